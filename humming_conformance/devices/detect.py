@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the devices of this machine through NVML and module metadata: no torch, no CUDA context."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from functools import cache
+
+from humming_conformance.devices.device import Device
+
+#: Stands for the GPU that a plan wants and the machine lacks.
+NO_GPU = Device(name="no_gpu", kind="cuda", present=False)
+
+#: Words of a product name that say nothing about the chip.
+_FILLER = {"nvidia", "tesla", "geforce", "quadro", "graphics", "device", "gpu", "generation", "laptop"}
+
+
+def device_name(product: str) -> str:
+    """The subject's name for an NVML product name: ``NVIDIA H200`` gives ``h200``, ``NVIDIA A100-SXM4-80GB`` gives
+    ``a100-sxm4-80gb``."""
+    words = [word for word in re.split(r"[^a-z0-9-]+", product.lower()) if word and word not in _FILLER]
+    return "_".join(words) or "gpu"
+
+
+@cache
+def detect_devices() -> tuple[Device, ...]:
+    """Every device of this machine: GPUs first (PCI order), then the interpreter where triton is installed, then
+    the CPU. A GPU machine whose driver is broken has no GPU here; :func:`gpu_problem` says why."""
+    devices = list(_gpus()[0])
+    if importlib.util.find_spec("triton") is not None:
+        devices.append(Device(name="cpu_interpreter", kind="cpu_interpreter"))
+    devices.append(Device(name="cpu", kind="cpu"))
+    return tuple(devices)
+
+
+def gpu_problem() -> str:
+    """Why no GPU was found, in one sentence; empty where there is one."""
+    return _gpus()[1]
+
+
+@cache
+def _gpus() -> tuple[tuple[Device, ...], str]:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return (), f"NVML finds no driver ({error})"
+    try:
+        found = []
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+            found.append(
+                Device(
+                    name=device_name(pynvml.nvmlDeviceGetName(handle)),
+                    kind="cuda",
+                    sm=major * 10 + minor,
+                    index=index,
+                    uuid=pynvml.nvmlDeviceGetUUID(handle),
+                    memory=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+                )
+            )
+    except pynvml.NVMLError as error:
+        return (), f"NVML could not describe the GPUs ({error})"
+    finally:
+        pynvml.nvmlShutdown()
+    return tuple(found), "" if found else "the driver reports no GPU"

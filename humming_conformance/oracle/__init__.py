@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The oracle: exact reference, error bound from a contract, comparison and diagnosis."""

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract: the arithmetic a kernel performs on a case by a route.
+
+The default instance is the strictest one: dequantize exactly, accumulate in fp32, round once. Every field that is
+weaker needs a source that a reader can open. From a contract the reference takes its roundings and the bound its
+terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+
+class ContractError(ValueError):
+    """A contract field is out of range, or weaker than the default without a source."""
+
+
+@dataclass(frozen=True)
+class Contract:
+    """Arithmetic of one kernel path; each field's default is the strictest.
+
+    Attributes:
+        output_format: format of the stored result.
+        weight_input: ``exact``, or the format to which a dequantized weight (element, zero point and those scales
+            that are applied before the multiplier) is rounded before multiplication.
+        scale_application: where the weight scale (and second scale) meets the weight: ``multiplier_input`` before
+            the product, ``accumulator`` on fp32 partial sums.
+        activation_input: ``exact``, or the format to which an activation is rounded before multiplication.
+        step_length: products added per tensor-core step (L); 1 is sequential fused multiply-add.
+        fraction_bits: bits kept below the largest exponent when a step aligns its terms (F).
+        accumulator_bits: fraction bits of the accumulator after a step (P); 23 is fp32.
+        accumulator_format: ``fp32``, ``int32`` (exact) or ``fp16``.
+        promotion_interval: K after which partial sums move to an fp32 accumulator, or None for never.
+        split_k: the most partial results that are added up for one output element.
+        reduction_format: format in which those partial results are stored and added.
+        k_tile: K extent of the smallest unit that a split can cut at (0: unknown, the bound assumes single terms).
+        bias_application: ``before_rounding`` in the accumulator, or ``after_rounding`` in the output format.
+        repeatable: the same call gives the same bits.
+        batch_invariant: a row's bits don't depend on M or on other rows.
+        sources: for each weaker field, why: a document, a source line or a measurement a reader can look up.
+    """
+
+    output_format: str
+    weight_input: str = "exact"
+    scale_application: Literal["multiplier_input", "accumulator"] = "multiplier_input"
+    activation_input: str = "exact"
+    step_length: int = 1
+    fraction_bits: int = 24
+    accumulator_bits: int = 23
+    accumulator_format: Literal["fp32", "int32", "fp16"] = "fp32"
+    promotion_interval: int | None = None
+    split_k: int = 1
+    reduction_format: str = "fp32"
+    k_tile: int = 0
+    bias_application: Literal["before_rounding", "after_rounding"] = "before_rounding"
+    repeatable: bool = True
+    batch_invariant: bool = True
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    #: Fields whose departure from the default weakens what is promised and so needs a source. The tensor-core
+    #: step is hardware, described by its own source under ``fraction_bits``.
+    NEEDS_SOURCE = (
+        "weight_input",
+        "activation_input",
+        "fraction_bits",
+        "accumulator_bits",
+        "accumulator_format",
+        "reduction_format",
+        "bias_application",
+        "repeatable",
+        "batch_invariant",
+    )
+
+    def __post_init__(self) -> None:
+        known = {item.name for item in fields(self)}
+        for name in self.sources:
+            if name not in known:
+                raise ContractError(f"source for {name!r}: the contract has no such field")
+        defaults = {item.name: item.default for item in fields(self)}
+        for name in self.NEEDS_SOURCE:
+            if getattr(self, name) != defaults[name] and not self.sources.get(name):
+                raise ContractError(
+                    f"{name}={getattr(self, name)!r} is weaker than {defaults[name]!r} and names no source; "
+                    f"add sources[{name!r}]"
+                )
+        for name in ("step_length", "split_k", "fraction_bits", "accumulator_bits"):
+            if getattr(self, name) < 1:
+                raise ContractError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+    def text(self) -> str:
+        """The fields that differ from the defaults, as ``name=value`` words in field order."""
+        words = [self.output_format]
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name not in ("output_format", "sources") and value != item.default:
+                words.append(f"{item.name}={value}")
+        return " ".join(words)
