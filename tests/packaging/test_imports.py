@@ -5,13 +5,17 @@ import ast
 import shutil
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "humming_conformance"
 HEAVY = {"torch", "triton", "humming", "vllm"}
+TORCH_TWIN = PACKAGE / "problems" / "torch_arrays.py"  # the operand generator on the device
 
 
 def loaded_by(statements):
@@ -40,7 +44,7 @@ def lint_imports(cwd):
 
 def imported_by(path):
     """The top-level names of the absolute imports in a file."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -54,8 +58,11 @@ def test_plugin_is_light():
 
 def test_rooms_are_light():
     """No room outside kernels/ loads torch or a kernel library when it is imported."""
-    files = sorted(PACKAGE.rglob("*.py"))  # does not follow the links, so neither kernels/ nor suites/
-    modules = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files]
+    files = set(PACKAGE.rglob("*.py")) - {
+        TORCH_TWIN
+    }  # rglob does not follow the links to kernels/ and suites/
+    names = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files]
+    modules = sorted(name.removesuffix(".__init__") for name in names)
     assert "humming_conformance.protocols" in modules
     assert not HEAVY & loaded_by("import " + ", ".join(modules))
 
@@ -63,10 +70,21 @@ def test_rooms_are_light():
 @pytest.mark.parametrize("room", ["formats", "problems", "oracle"])
 def test_mathematics_needs_only_numpy(room):
     """What decides right from wrong imports NumPy, ml_dtypes and the standard library."""
-    files = sorted((PACKAGE / room).glob("**/*.py"))
+    files = set((PACKAGE / room).glob("**/*.py")) - {TORCH_TWIN}
     assert files
     allowed = sys.stdlib_module_names | {"numpy", "ml_dtypes", "humming_conformance"}
     assert {file.name: foreign for file in files if (foreign := set(imported_by(file)) - allowed)} == {}
+
+
+def test_every_import_is_declared():
+    """What a room imports from outside is a dependency of ours, not a guest of another package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {Requirement(text).name for text in project["dependencies"]}
+    imported = {name for file in PACKAGE.rglob("*.py") for name in imported_by(file)}
+    assert "numpy" in imported
+    outside = imported - sys.stdlib_module_names - {"humming_conformance"}
+    owners = packages_distributions()
+    assert {name for name in outside if declared.isdisjoint(owners.get(name, []))} == set()
 
 
 def test_contracts_hold():
