@@ -4,6 +4,6 @@
 from __future__ import annotations
 
 from humming_conformance.devices.device import Device
-from humming_conformance.devices.detect import detect_devices
+from humming_conformance.devices.detect import NO_GPU, describe_gpus, detect_devices, gpu_problem
 
-__all__ = ["Device", "detect_devices"]
+__all__ = ["NO_GPU", "Device", "describe_gpus", "detect_devices", "gpu_problem"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from functools import cache
+from typing import Any
 
 from humming_conformance.devices.device import Device
 
@@ -67,3 +68,33 @@ def _gpus() -> tuple[tuple[Device, ...], str]:
     finally:
         pynvml.nvmlShutdown()
     return tuple(found), "" if found else "the driver reports no GPU"
+
+
+def describe_gpus() -> list[dict[str, Any]]:
+    """Name, driver, CUDA version, compute capability and SM/memory clocks (MHz) of each GPU, from NVML."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    try:
+        described = []
+        for device in _gpus()[0]:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(device.index)
+            cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
+            described.append(
+                {
+                    "name": device.name,
+                    "driver": pynvml.nvmlSystemGetDriverVersion(),
+                    "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
+                    "sm": device.sm,
+                    "clocks": {
+                        "sm_mhz": pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
+                        "memory_mhz": pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM),
+                    },
+                }
+            )
+        return described
+    finally:
+        pynvml.nvmlShutdown()

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a task of the plan to its verdict: kernel process, oracle, waivers."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from types import TracebackType
+from typing import Self
+
+from packaging.version import InvalidVersion, Version
+
+from humming_conformance.campaign.plan import Task
+from humming_conformance.execution import (
+    ExecutionError,
+    ProcessDied,
+    ProcessPool,
+    ProcessSpec,
+    ProcessStartFailed,
+    TaskRaised,
+    TimeLimit,
+    state_folder,
+)
+from humming_conformance.ledger import Planned, Target, Waiver, apply, quarantined
+from humming_conformance.oracle.contract import Contract
+from humming_conformance.protocols import Route, Ruling, Verdict
+from humming_conformance.verdicts import NumericsEvidence, judge_numerics
+
+#: Seconds one case may take, JIT compilation included.
+TIME_LIMIT = 300.0
+
+#: Exceptions by which an adapter says that it cannot be judged here (not that its kernel is wrong).
+_CANNOT_JUDGE = "CannotJudge"
+
+
+class Judge:
+    """Judges tasks one after another, in kernel processes that it owns."""
+
+    def __init__(self, waivers: Sequence[Waiver] = (), *, time_limit: float = TIME_LIMIT) -> None:
+        self._waivers = waivers
+        self._time_limit = time_limit
+        self._pool = ProcessPool()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all kernel processes."""
+        self._pool.close()
+
+    def numerics(self, task: Task) -> Verdict:
+        """The verdict of the numerics suite on a task."""
+        target = target_of(task)
+        if task.support.answer != "yes":
+            outcome = "unsupported" if task.support.answer == "no" else "not_run"
+            mend = f" (mend: {task.support.mend})" if task.support.mend else ""
+            reason = task.support.reason + mend
+            return Verdict(task.subject, "numerics", outcome, reason, rulings=(Ruling("support", outcome, reason),))
+        parked = quarantined(self._waivers, Planned("numerics", task.subject), target)
+        if parked is not None:
+            return parked
+        try:
+            verdict = self._judged(task)
+        except ExecutionError as error:
+            verdict = _failed_to_run(task, error)
+        return apply(self._waivers, verdict, target)
+
+    def _judged(self, task: Task) -> Verdict:
+        reply = self._pool.call(
+            process_spec(task),
+            "humming_conformance.execution.run_case:run_case",
+            timeout=self._time_limit,
+            kernel=task.kernel.reference,
+            case=task.case.id,
+            device=asdict(replace(task.device, index=0)),
+            relations=task.case.regime == "random",
+        )
+        value = reply.value
+        route = dict(value["route"])
+        if route["tile"] is not None:
+            route["tile"] = tuple(route["tile"])
+        evidence = NumericsEvidence(
+            output=value["output"],
+            digest=value["digest"],
+            route=Route(**route),
+            contract=Contract(**value["contract"]),
+            trouble=tuple(value["trouble"]),
+            repeat=value["repeat"],
+            alone=value["alone"],
+            seconds=value["seconds"],
+        )
+        return judge_numerics(task.subject, task.case, evidence)
+
+
+def process_spec(task: Task) -> ProcessSpec:
+    """The kernel process of a task: one for each library build, device and interpreter mode."""
+    library, build, device = task.kernel.kernel.library, task.build, task.device
+    environment = dict(library.environment) if library else {}
+    python_path = list(task.kernel.python_path)
+    if build is not None and build.path is not None:
+        python_path.append(build.path)
+    if library is not None and build is not None:
+        for variable in library.cache_variables:
+            folder = state_folder() / "jit" / build.build_hash
+            folder.mkdir(parents=True, exist_ok=True)
+            environment[variable] = str(folder)
+    if device.kind == "cpu_interpreter":
+        environment["TRITON_INTERPRET"] = "1"
+    environment["CUDA_VISIBLE_DEVICES"] = device.uuid if device.kind == "cuda" else ""
+    name = f"{library.module if library else 'own'}@{device.name}"
+    return ProcessSpec(name, tuple(python_path), tuple(sorted(environment.items())))
+
+
+def target_of(task: Task) -> Target:
+    """What decides the scope and expiry of waivers for a task."""
+    try:
+        version = Version(task.build.version) if task.build is not None else None
+    except InvalidVersion:  # a folder without metadata
+        version = None
+    return Target(version, task.device.sm, datetime.datetime.now(tz=datetime.UTC).date())
+
+
+def _failed_to_run(task: Task, error: ExecutionError) -> Verdict:
+    """The verdict of a task that brought nothing back: ``error``, or ``not_run`` where the adapter says why."""
+    if isinstance(error, TaskRaised) and error.type.rpartition(".")[2] == _CANNOT_JUDGE:
+        return Verdict(task.subject, "numerics", "not_run", error.message, str(error))
+    kinds = {
+        TimeLimit: ("hang", "took longer than its time limit"),
+        ProcessDied: ("crash", "ended its kernel process"),
+        ProcessStartFailed: ("toolchain", "its kernel process did not start"),
+    }
+    fault, what = kinds.get(type(error), ("crash", "raised"))
+    first = str(error).strip().splitlines()[0]
+    return Verdict(
+        task.subject,
+        "numerics",
+        "error",
+        f"{what}: {first}",
+        f"{task.subject}\n{fault}: {error}\nreproduce: humming-conformance repro '{task.subject}'",
+        (Ruling("run", "error", first),),
+        {"fault_class": fault},
+    )

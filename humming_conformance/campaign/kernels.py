@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds kernel adapters: built in, registered by an installed package, or named on the command line."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import humming_conformance.kernels
+from humming_conformance.protocols import Kernel
+
+#: Entry point group with which a package brings its own adapters: ``name = "package.module:object"``.
+ENTRY_POINT_GROUP = "humming_conformance.kernels"
+
+_ATTRIBUTES = ("name", "device_kinds", "claims", "library", "support", "prepare", "run", "route", "contract")
+
+
+class KernelError(ValueError):
+    """A kernel name or reference can't be used; the text names it, the rule and the mend."""
+
+
+@dataclass(frozen=True)
+class KernelReference:
+    """An adapter and how a kernel process finds it: ``package.module:attribute``, with the folder to import from
+    when that isn't installed."""
+
+    kernel: Kernel
+    reference: str
+    python_path: tuple[str, ...] = ()
+
+
+def find_kernels(names: Iterable[str] = ()) -> tuple[KernelReference, ...]:
+    """The adapters to judge: all built-in and registered ones, or those named.
+
+    Args:
+        names: kernel names, or references ``package.module:attribute`` (the current folder is searched too).
+
+    Raises:
+        KernelError: no such kernel, or the object isn't an adapter.
+    """
+    known = {found.kernel.name: found for found in _known_kernels()}
+    names = list(names)
+    if not names:
+        return tuple(known.values())
+    chosen = []
+    for name in names:
+        if ":" in name:
+            chosen.append(load_kernel(name, search_here=True))
+        elif name in known:
+            chosen.append(known[name])
+        else:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+            raise KernelError(
+                f"kernel {name!r} is not known; there are {', '.join(known)}, or name one of your own as "
+                f"package.module:attribute (did you mean {near[0]}?)"
+            )
+    return tuple(chosen)
+
+
+def load_kernel(reference: str, *, search_here: bool = False) -> KernelReference:
+    """Import ``package.module:attribute`` and check that it is an adapter.
+
+    Raises:
+        KernelError: it can't be imported or lacks a part of :class:`~humming_conformance.protocols.Kernel`.
+    """
+    module_name, _, attribute = reference.partition(":")
+    here = str(Path.cwd())
+    if search_here and here not in sys.path:
+        sys.path.append(here)
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise KernelError(
+            f"kernel {reference!r}: {module_name} can't be imported ({error}); give package.module:attribute of an "
+            "installed module or of one below the current folder"
+        ) from error
+    kernel = getattr(module, attribute, None)
+    missing = [name for name in _ATTRIBUTES if not hasattr(kernel, name)]
+    if missing:
+        raise KernelError(
+            f"kernel {reference!r} is no adapter: it lacks {', '.join(missing)}; see docs/tutorial.md for one in full"
+        )
+    if not re.fullmatch(r"[a-z0-9_]+", kernel.name):
+        raise KernelError(f"kernel {reference!r} is named {kernel.name!r}; names are lower case letters, digits and _")
+    root = Path(module.__file__ or "").resolve().parents[module_name.count(".")]
+    installed = module_name.startswith("humming_conformance.")
+    return KernelReference(kernel, reference, () if installed else (str(root),))
+
+
+def _known_kernels() -> list[KernelReference]:
+    found = []
+    package = humming_conformance.kernels
+    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):
+        found.append(load_kernel(f"{package.__name__}.{module.name}:kernel"))
+    found += [load_kernel(point.value) for point in entry_points(group=ENTRY_POINT_GROUP)]
+    return found

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan: every subject of a run and whether it can be judged here, made from data alone (no CUDA, no library)."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from humming_conformance.campaign.kernels import KernelReference, find_kernels
+from humming_conformance.devices import NO_GPU, Device, detect_devices, gpu_problem
+from humming_conformance.execution import LibraryBuild, LibraryError, resolve_library
+from humming_conformance.problems import Case, parse_case
+from humming_conformance.problems.tiers import TIERS, load_tier
+from humming_conformance.protocols import Subject, Support
+
+
+class PlanError(ValueError):
+    """An option of the run can't be used; the text names it, the rule and the mend."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a run is asked for.
+
+    Attributes:
+        tier: which committed lists of cases.
+        kernels: names or references; empty for all.
+        devices: names of devices to judge on; empty for the best one that each kernel can use here.
+        cases: ids to judge instead of the tier's.
+        libraries: library name → version, wheel or folder.
+    """
+
+    tier: str = "gate"
+    kernels: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
+    libraries: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One subject of the plan."""
+
+    subject: Subject
+    case: Case
+    kernel: KernelReference
+    device: Device
+    support: Support
+    build: LibraryBuild | None = None
+
+
+def make_plan(options: RunOptions) -> tuple[Task, ...]:
+    """Every subject of the run, kernel by kernel in tier order.
+
+    Raises:
+        PlanError: unknown tier or device.
+        KernelError, CaseIdError, LibraryError: from what they name.
+    """
+    if options.tier not in TIERS:
+        near = difflib.get_close_matches(options.tier, TIERS, n=1, cutoff=0.0)[0]
+        raise PlanError(f"tier {options.tier!r} is not one of {', '.join(TIERS)}; did you mean {near}?")
+    references = find_kernels(options.kernels)
+    _check_libraries(options.libraries, references)
+    devices = _chosen_devices(options.devices)
+    known = [case_id for reference in references for case_id in load_tier(options.tier, reference.kernel.name)]
+    given = [parse_case(case_id, known) for case_id in options.cases]
+    plan: list[Task] = []
+    for reference in references:
+        cases = given or [parse_case(case_id) for case_id in load_tier(options.tier, reference.kernel.name)]
+        build, missing = _library(reference, options.libraries)
+        for device in _devices_for(reference, devices):
+            for case in cases:
+                support = reference.kernel.support(case, device)
+                if support.answer != "no" and missing is not None:
+                    support = missing
+                elif support.answer == "absent" and device is NO_GPU:
+                    support = replace(support, reason=f"{support.reason} ({gpu_problem()})" if gpu_problem() else support.reason)
+                subject = Subject(reference.kernel.name, case.id, device.name)
+                plan.append(Task(subject, case, reference, device, support, build))
+    return tuple(plan)
+
+
+def _chosen_devices(names: tuple[str, ...]) -> tuple[Device, ...]:
+    devices = detect_devices()
+    found = {device.name: device for device in devices}
+    for name in names:
+        if name not in found:
+            raise PlanError(f"device {name!r} is not here; this machine has {', '.join(found)}")
+    return tuple(device for device in devices if not names or device.name in names)
+
+
+def _devices_for(reference: KernelReference, devices: tuple[Device, ...]) -> list[Device]:
+    """The first present device of the kernel's preferred kinds; no device when the user's choice leaves none."""
+    kernel = reference.kernel
+    for kind in kernel.device_kinds:
+        for device in devices:
+            if device.kind == kind:
+                return [device]
+    return [NO_GPU] if "cuda" in kernel.device_kinds else []
+
+
+def _library(
+    reference: KernelReference, requests: Mapping[str, str]
+) -> tuple[LibraryBuild | None, Support | None]:
+    library = reference.kernel.library
+    if library is None:
+        return None, None
+    request = requests.get(library.module)
+    try:
+        return resolve_library(library.module, library.distribution, library.module, request), None
+    except LibraryError as error:
+        if request is not None:
+            raise
+        return None, Support("absent", f"{library.distribution} is not installed", str(error))
+
+
+def _check_libraries(requests: Mapping[str, str], references: tuple[KernelReference, ...]) -> None:
+    modules = {reference.kernel.library.module for reference in references if reference.kernel.library}
+    for name in requests:
+        if name not in modules:
+            raise PlanError(
+                f"library {name!r} belongs to no kernel of this run; there are {', '.join(sorted(modules)) or 'none'}"
+            )

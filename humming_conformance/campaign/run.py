@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run, from options to exit status, usable without pytest: plan, verdicts into shards, merge, accounting."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import humming_conformance
+from humming_conformance.campaign.environment import IDENTITY, describe_environment
+from humming_conformance.campaign.judge import Judge
+from humming_conformance.campaign.plan import RunOptions, Task, make_plan
+from humming_conformance.ledger import (
+    ExitStatus,
+    Head,
+    Ledger,
+    Planned,
+    Requirement,
+    ShardWriter,
+    Waiver,
+    exit_status,
+    merge,
+    read_ledger,
+    read_waivers,
+    resume,
+    stale,
+    start,
+)
+from humming_conformance.protocols import Subject, Verdict
+
+#: The waivers shipped with the project; --waivers adds to them.
+WAIVERS = Path(humming_conformance.__file__).parent / "baselines" / "waivers.toml"
+#: Where findings are written up; an installed copy has none.
+FINDINGS = Path(humming_conformance.__file__).resolve().parents[1] / "docs" / "findings"
+
+
+def default_folder() -> Path:
+    """A new ledger folder below the current one, named by time and process."""
+    now = datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%d-%H%M%S")
+    return Path(".conformance") / f"{now}-{os.getpid()}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a finished run has to say."""
+
+    ledger: Ledger
+    status: ExitStatus
+    unmet: tuple[str, ...]
+    stale: tuple[Waiver, ...]
+
+
+class Run:
+    """A run in one process: the controller begins and finishes it, each worker settles tasks.
+
+    Args:
+        options: what is asked for.
+        folder: the ledger folder.
+        resumed: continue the run in ``folder`` instead of starting one.
+        waiver_files: the user's own, after the shipped ones.
+        require: texts of ``--require``.
+        strict_verdicts: ``slow`` and ``ambiguous`` are red.
+    """
+
+    def __init__(
+        self,
+        options: RunOptions,
+        folder: Path,
+        *,
+        resumed: bool = False,
+        waiver_files: Sequence[Path] = (),
+        require: Sequence[str] = (),
+        strict_verdicts: bool = False,
+    ) -> None:
+        self.options = options
+        self.folder = folder
+        self._resumed = resumed
+        self._strict_verdicts = strict_verdicts
+        findings = FINDINGS if FINDINGS.is_dir() else None
+        self.waivers = read_waivers([WAIVERS, *waiver_files], findings)
+        self.plan = make_plan(options)
+        kernels = {task.subject.kernel for task in self.plan}
+        self._requirements = [Requirement.parse(text, kernels) for text in require]
+        self._writer: ShardWriter | None = None
+        self._judge: Judge | None = None
+
+    @cached_property
+    def tasks(self) -> dict[Subject, Task]:
+        """The tasks of the plan by subject."""
+        return {task.subject: task for task in self.plan}
+
+    def begin(self, planned: Sequence[Planned], command: Sequence[str]) -> None:
+        """Write the head of the ledger; in a resumed run, take over what is settled.
+
+        Raises:
+            LedgerError: the folder is in use, or holds a run of something else.
+        """
+        head = Head(describe_environment(self.plan), self.options.tier, tuple(command), tuple(planned))
+        if self._resumed:
+            resume(self.folder, head, IDENTITY)
+        else:
+            start(self.folder, head)
+
+    def settle(self, suite: str, task: Task, worker: str) -> Verdict:
+        """The verdict of a task: the earlier run's if it is settled there, else judged now and written down."""
+        earlier = self._earlier.get(Planned(suite, task.subject))
+        if earlier is not None:
+            return earlier
+        if self._writer is None:
+            self._writer = ShardWriter(self.folder, worker)
+        if self._judge is None:
+            self._judge = Judge(self.waivers)
+        verdict = self._judge.numerics(task)
+        self._writer.append(verdict)
+        return verdict
+
+    @cached_property
+    def _earlier(self) -> Mapping[Planned, Verdict]:
+        """What an earlier run settled: read once, after the controller has begun and before this process judges."""
+        return read_ledger(self.folder).settled() if self._resumed else {}
+
+    def close(self) -> None:
+        """End the kernel processes and the shard of this process."""
+        if self._judge is not None:
+            self._judge.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    def finish(
+        self, planned: Iterable[Planned], crashed: Mapping[Planned, str], interrupted: str
+    ) -> Outcome:
+        """Merge the shards, check plan = verdicts, and decide the exit status."""
+        planned = tuple(planned)
+        ledger = merge(self.folder, planned, crashed, interrupted)
+        verdicts = ledger.verdicts
+        unmet = tuple(filter(None, (requirement.check(verdicts) for requirement in self._requirements)))
+        status = exit_status(
+            verdicts,
+            mismatches=ledger.end.mismatches if ledger.end else (),
+            unmet=unmet,
+            strict_verdicts=self._strict_verdicts,
+        )
+        return Outcome(ledger, status, unmet, stale(self.waivers, planned))

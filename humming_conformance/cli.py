@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``humming-conformance``: what this machine can judge, what a run would do, one subject again, the tier lists."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from humming_conformance.campaign.kernels import KernelError
+from humming_conformance.campaign.plan import PlanError, RunOptions, make_plan
+from humming_conformance.execution import LibraryError, parse_library_request
+from humming_conformance.ledger import LedgerError, read_ledger
+from humming_conformance.problems import CaseError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status. Bad input is one line on standard error and status 2."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.command(options)
+    except (CaseError, KernelError, LedgerError, LibraryError, PlanError, ValueError) as error:
+        print(f"humming-conformance {options.name}: {error}", file=sys.stderr)
+        return 2
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="humming-conformance", description=__doc__)
+    commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND")
+
+    doctor = commands.add_parser("doctor", help="what this machine can judge, and why not the rest")
+    doctor.set_defaults(command=_doctor)
+
+    plan = commands.add_parser("plan", help="every subject of a run and whether it would be judged here")
+    plan.add_argument("--tier", default="gate", help="smoke, gate (default) or full")
+    plan.set_defaults(command=_plan)
+
+    repro = commands.add_parser("repro", help="judge one subject again and write a script that shows it")
+    repro.add_argument("subject", help="kernel:case:device, as reports print it")
+    repro.add_argument("--output", metavar="FILE", type=Path, help="where to write the script (default: repro_<digest>.py)")
+    repro.set_defaults(command=_repro)
+
+    report = commands.add_parser("report", help="one HTML file from a ledger folder")
+    report.add_argument("ledger", type=Path, help="ledger folder of a finished run")
+    report.add_argument("--output", metavar="FILE", type=Path, default=Path("conformance.html"))
+    report.set_defaults(command=_report)
+
+    tiers = commands.add_parser("tiers", help="add the cases that a kernel's tier list lacks (append-only)")
+    tiers.add_argument("kernel")
+    tiers.add_argument("--tier", default="gate", help="smoke, gate (default) or full")
+    tiers.set_defaults(command=_tiers)
+
+    for command in (plan, repro):
+        command.add_argument("--kernel", action="append", default=[], help="name or package.module:attribute (repeat)")
+        command.add_argument("--library", action="append", default=[], help="NAME=VERSION|WHEEL|FOLDER (repeat)")
+    return parser
+
+
+def _run_options(options: argparse.Namespace, **more: object) -> RunOptions:
+    libraries = dict(parse_library_request(text) for text in options.library)
+    return RunOptions(kernels=tuple(options.kernel), libraries=libraries, **more)  # type: ignore[arg-type]  # by name
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from humming_conformance.campaign.doctor import doctor_lines
+
+    print("\n".join(doctor_lines()))
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from humming_conformance.report import plan_lines
+
+    plan = make_plan(_run_options(options, tier=options.tier))
+    for task in plan:
+        reason = f": {task.support.reason}" if task.support.reason else ""
+        print(f"{task.subject} {task.support.answer}{reason}")
+    print("\n".join(plan_lines((task.subject.kernel, task.support) for task in plan)))
+    return 0
+
+
+def _repro(options: argparse.Namespace) -> int:
+    from humming_conformance.campaign.repro import reproduce
+
+    return reproduce(options.subject, _run_options(options), options.output)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from humming_conformance.report import write_html
+
+    ledger = read_ledger(options.ledger)
+    if ledger.head is None:
+        raise LedgerError(f"{options.ledger} has no head; it is no ledger of a run")
+    write_html(options.output, ledger.head, ledger.verdicts)
+    print(f"{len(ledger.verdicts)} verdicts in {options.output}")
+    return 0
+
+
+def _tiers(options: argparse.Namespace) -> int:
+    from humming_conformance.campaign.arrays import extend_tier
+
+    added = extend_tier(options.kernel, options.tier)
+    print("\n".join(added))
+    print(f"{len(added)} cases added to {options.tier} of {options.kernel}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pytest plugin: options, items from the plan, verdicts as test results, the account at the end.
+
+It does nothing unless the command line names our suites, so that it may be installed beside anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import humming_conformance
+from humming_conformance.protocols import Subject, Verdict
+
+_SUITES = (Path(humming_conformance.__file__).parent / "suites").resolve()
+#: What options can be wrong by; each says what is wrong in one sentence.
+_INPUT_ERRORS = {"CaseError", "KernelError", "LedgerError", "LibraryError", "PlanError", "RequirementError", "WaiverError"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Every option's destination starts with ``conformance_``."""
+    group = parser.getgroup("humming-conformance", "kernel conformance (for suites of humming-conformance)")
+
+    def option(flag: str, destination: str, help_text: str, **more: Any) -> None:
+        group.addoption(flag, dest=f"conformance_{destination}", help=help_text, **more)
+
+    option("--tier", "tier", "lists of cases to judge: smoke, gate (default) or full", default="gate")
+    option("--kernel", "kernels", "kernel name or package.module:attribute (repeat)", action="append", default=[])
+    option("--device", "devices", "judge on this device only (repeat)", action="append", default=[])
+    option("--case", "cases", "judge this case id instead of the tier (repeat)", action="append", default=[])
+    option("--library", "libraries", "NAME=VERSION|WHEEL|FOLDER: the build to judge", action="append", default=[])
+    option("--ledger", "ledger", "new folder for the ledger (default: one below .conformance)", metavar="DIR")
+    option("--resume", "resume", "continue the run of this ledger folder", metavar="DIR")
+    option("--waivers", "waivers", "a waiver file of your own (repeat)", action="append", default=[], metavar="FILE")
+    option("--require", "require", "KERNEL[:SUITE][=N]: red if fewer were judged", action="append", default=[])
+    option("--strict-verdicts", "strict", "slow and ambiguous are red too", action="store_true")
+    option("--conformance-html", "html", "write the report of the run to this file", metavar="FILE")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take part only where the command line names our suites."""
+    if not _names_our_suites(config):
+        return
+    with _usage_errors():
+        session = _Conformance(config)
+    config.pluginmanager.register(session, "humming_conformance_session")
+
+
+@contextmanager
+def _usage_errors() -> Iterator[None]:
+    """Bad input ends the run with its one sentence."""
+    try:
+        yield
+    except Exception as error:
+        # Named, not imported: an inert plugin must stay light.
+        if {base.__name__ for base in type(error).__mro__} & _INPUT_ERRORS:
+            raise pytest.UsageError(str(error)) from error
+        raise
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """``-n auto``: as many workers as memory, cores and GPUs carry."""
+    if not _names_our_suites(config):
+        return None
+    from humming_conformance.devices import detect_devices
+
+    cores = len(os.sched_getaffinity(0))
+    by_memory = max(1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**31)
+    gpus = [device for device in detect_devices() if device.kind == "cuda"]
+    if not gpus:
+        return min(cores, by_memory)
+    # A worker on a GPU is two busy processes and a CUDA context; 8 a GPU keep an H200 and its compiler busy.
+    return max(1, min(8 * len(gpus), cores // 2, by_memory // 2))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Let idle xdist workers steal work: cases differ in cost by orders of magnitude."""
+    if _names_our_suites(config) and config.getoption("numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
+
+
+def _names_our_suites(config: pytest.Config) -> bool:
+    """Whether an argument is one of our suites: a path below ``suites`` or, with --pyargs, its dotted name."""
+    for argument in config.args:
+        text = str(argument).split("::")[0]
+        path = Path(config.invocation_params.dir, text).resolve()
+        if path == _SUITES or _SUITES in path.parents or text.startswith("humming_conformance.suites"):
+            return True
+    return False
+
+
+class Judged:
+    """The verdict on a test item's subject."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+
+    def require_pass(self) -> None:
+        """Fail the test unless the verdict is a pass; what wasn't judged is skipped, a waived failure is an xfail."""
+        __tracebackhide__ = True
+        verdict = self.verdict
+        if verdict.outcome in ("unsupported", "not_run"):
+            pytest.skip(f"{verdict.outcome}: {verdict.reason}")
+        if verdict.outcome == "waived":
+            pytest.xfail(verdict.reason)
+        if verdict.outcome != "pass":
+            pytest.fail(f"{verdict.outcome}: {verdict.reason}\n{verdict.message}", pytrace=False)
+
+
+class _Conformance:
+    """Our part of one pytest session; registered only where our suites are named."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        from humming_conformance.campaign.plan import RunOptions
+        from humming_conformance.campaign.run import Run, default_folder
+        from humming_conformance.execution import parse_library_request
+
+        option = config.option
+        worker_input: dict[str, Any] = getattr(config, "workerinput", {})
+        self.worker = str(worker_input.get("workerid", "main"))
+        self.is_worker = bool(worker_input)
+        if option.conformance_ledger and option.conformance_resume:
+            raise pytest.UsageError("--ledger starts a run and --resume continues one; give only one of them")
+        given = option.conformance_resume or option.conformance_ledger or default_folder()
+        self.folder = Path(worker_input.get("conformance_folder", given)).absolute()
+        self.run = Run(
+            RunOptions(
+                tier=option.conformance_tier,
+                kernels=tuple(option.conformance_kernels),
+                devices=tuple(option.conformance_devices),
+                cases=tuple(option.conformance_cases),
+                libraries=dict(parse_library_request(text) for text in option.conformance_libraries),
+            ),
+            self.folder,
+            resumed=bool(option.conformance_resume),
+            waiver_files=[Path(file) for file in option.conformance_waivers],
+            require=option.conformance_require,
+            strict_verdicts=option.conformance_strict,
+        )
+        self.html = option.conformance_html
+        self.command = config.invocation_params.args
+        self.planned: list[Any] = []
+        self.crashed: dict[Any, str] = {}
+        self.outcome: Any = None
+
+    # Collection.
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """One item for each subject of the plan, where a test asks for the fixture ``judged``."""
+        if "judged" in metafunc.fixturenames:
+            subjects = [str(subject) for subject in self.run.tasks]
+            metafunc.parametrize("judged", subjects, ids=subjects, indirect=True)
+
+    @pytest.fixture
+    def judged(self, request: pytest.FixtureRequest) -> Iterator[Judged]:
+        """The settled verdict of the item's subject."""
+        from humming_conformance.report import junit_properties
+
+        subject = Subject.parse(request.param)
+        verdict = self.run.settle(_suite_of(request.node.nodeid), self.run.tasks[subject], self.worker)
+        request.node.user_properties += junit_properties(verdict)
+        yield Judged(verdict)
+
+    def pytest_report_collectionfinish(self) -> list[str]:
+        """What would run and, for the rest, why not."""
+        from humming_conformance.report import plan_lines
+
+        return [] if self.is_worker else plan_lines((task.subject.kernel, task.support) for task in self.run.plan)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Begin the ledger where the items are known in this process."""
+        if not self.is_worker and session.items and not session.config.option.collectonly:
+            self._begin(item.nodeid for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
+        """Begin the ledger with what the first worker collected; all collect the same."""
+        if not self.planned and ids:
+            self._begin(ids)
+
+    def _begin(self, nodeids: Iterable[str]) -> None:
+        from humming_conformance.ledger import Planned
+
+        found = ((_suite_of(nodeid), _subject_of(nodeid)) for nodeid in nodeids)
+        self.planned = [Planned(suite, subject) for suite, subject in found if subject in self.run.tasks]
+        with _usage_errors():
+            self.run.begin(self.planned, ["pytest", *map(str, self.command)])
+
+    # Workers.
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker where the ledger is."""
+        node.workerinput["conformance_folder"] = str(self.folder)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
+        """Remember what a lost worker was running."""
+        from humming_conformance.ledger import Planned
+
+        subject = _subject_of(crashitem)
+        if subject is not None:
+            name = getattr(getattr(report, "node", None), "gateway", None)
+            self.crashed[Planned(_suite_of(crashitem), subject)] = str(getattr(name, "id", "a worker"))
+
+    # The end.
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Merge the ledger and decide the exit status."""
+        self.run.close()
+        if self.is_worker or not self.planned:
+            return
+        stopped = getattr(session, "shouldfail", "") or getattr(session, "shouldstop", "")
+        if not stopped and exitstatus == pytest.ExitCode.INTERRUPTED:
+            stopped = "interrupted"
+        self.outcome = self.run.finish(self.planned, self.crashed, str(stopped or ""))
+        if self.outcome.status.code and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self.html:
+            from humming_conformance.report import write_html
+
+            write_html(Path(self.html), self.outcome.ledger.head, self.outcome.ledger.verdicts)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Print the account of the run."""
+        if self.outcome is None:
+            return
+        from humming_conformance.report import summary_lines
+
+        terminalreporter.section("conformance", "=")
+        width = terminalreporter._tw.fullwidth
+        outcome = self.outcome
+        for line in summary_lines(outcome.ledger, outcome.status, stale=outcome.stale, folder=self.folder, width=width):
+            terminalreporter.write_line(line)
+
+
+def _suite_of(nodeid: str) -> str:
+    """The suite of an item: the folder that its file is in."""
+    return Path(nodeid.split("::")[0]).parent.name
+
+
+def _subject_of(nodeid: str) -> Subject | None:
+    match = re.search(r"\[([^\[\]]+)\]$", nodeid)
+    return Subject.parse(match[1]) if match and match[1].count(":") == 2 else None
