@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contracts of the paths: which fields a route weakens, and that each weak field can be looked up."""
+
+from typing import Any
+
+import pytest
+
+from humming_conformance.kernels.humming_lib import contracts, kernel
+from humming_conformance.oracle.contract import Contract
+from humming_conformance.problems import parse_case
+from humming_conformance.protocols import Route
+
+
+def _contract(
+    text: str, *, mma: str = "wgmma", split_k: int = 1, sm: int = 90, **layer_config: Any
+) -> Contract:
+    case = parse_case(text)
+    path = contracts.scale_path(case, layer_config)
+    details = {"scale_path": path, "warp_shape": [64, 32, 64], "unordered": split_k > 2, "hardware_sm": sm}
+    route = Route(f"{mma}_{path}", mma, (64, 256, 128), 4, split_k, case.activation.element, details)
+    return kernel.contract(case, route)
+
+
+def test_group_scales_round_the_16_bit_weight():
+    """16-bit activations: the scaled weight is rounded to the output format; nothing else is weak."""
+    contract = _contract("dense-w_int4.g128.fp16-a_fp16-m16.n256.k512-random")
+    assert contract.weight_input == "fp16"
+    assert contract.scale_application == "multiplier_input"
+    assert (contract.step_length, contract.fraction_bits, contract.accumulator_bits) == (16, 25, 23)
+    assert contract.promotion_interval is None
+    assert contract.repeatable
+    assert contract.k_tile == 128
+
+
+def test_power_of_two_scales_stay_exact():
+    """A ue8m0 scale doesn't excuse rounding the weight."""
+    contract = _contract("dense-w_fp4_e2m1.g32.ue8m0-a_bf16-m16.n256.k512-random")
+    assert contract.weight_input == "exact"
+
+
+def test_channel_scale_is_applied_to_the_sum():
+    """A channel scale meets the accumulator, and no rounding before it is allowed."""
+    contract = _contract("dense-w_int4.channel.bf16-a_bf16-m16.n256.k512-random")
+    assert contract.scale_application == "accumulator"
+    assert contract.weight_input == "exact"
+
+
+@pytest.mark.parametrize(("group", "interval"), [(32, 32), (64, 64), (128, 64)])
+def test_8_bit_group_scales_promote(group: int, interval: int):
+    """8-bit activations: sums move to fp32 at the end of a group or of the warp's K, the first of them."""
+    contract = _contract(f"dense-w_int4.g{group}.bf16-a_fp8_e4m3.token-m16.n256.k512-random")
+    assert contract.promotion_interval == interval
+    assert contract.scale_application == "accumulator"
+    assert (contract.step_length, contract.fraction_bits, contract.accumulator_bits) == (32, 13, 13)
+    assert "2412.19437" in contract.sources["accumulator_bits"]
+
+
+def test_fused_scales_never_promote():
+    """fp4 with ue8m0 x fp8: scales are in the weight, so 14-bit sums run over all of K."""
+    contract = _contract(
+        "dense-w_fp4_e2m1.g32.ue8m0-a_fp8_e4m3.token-m16.n256.k512-random", use_fused_e8m0_scale=True
+    )
+    assert contract.promotion_interval is None
+    assert contract.scale_application == "multiplier_input"
+    assert contract.weight_input == "exact"
+    assert contract.accumulator_bits == 13
+
+
+def test_int8_accumulates_exactly():
+    """int8 activations: integer sums are exact, with and without groups."""
+    grouped = _contract("dense-w_int4.g128.bf16-a_int8.token-m16.n256.k512-random")
+    assert (grouped.accumulator_format, grouped.promotion_interval) == ("int32", 64)
+    channel = _contract("dense-w_int8.channel.bf16-a_int8.token-m16.n256.k512-random")
+    assert (channel.accumulator_format, channel.promotion_interval) == ("int32", None)
+
+
+def test_bias_and_stream_k():
+    """Bias is added after rounding; slices add in the output format, and from three on in any order."""
+    text = "dense-w_int4.g128.bf16-a_bf16-m16.n256.k512-bias-random"
+    whole, divided = _contract(text), _contract(text, split_k=4)
+    assert whole.bias_application == "after_rounding"
+    assert (whole.split_k, whole.reduction_format, whole.repeatable) == (1, "fp32", True)
+    assert (divided.split_k, divided.reduction_format, divided.repeatable) == (4, "bf16", False)
+
+
+@pytest.mark.parametrize(
+    ("mma", "bits", "sm", "expected"),
+    [
+        ("mma", 16, 80, contracts.TensorCore(8, 24)),
+        ("mma", 16, 90, contracts.TensorCore(16, 25)),
+        ("mma", 8, 89, contracts.TensorCore(16, 13, 13)),
+        ("wgmma", 8, 90, contracts.TensorCore(32, 13, 13)),
+        ("mma", 8, 90, contracts.TensorCore(16, 25)),
+        ("umma", 8, 100, contracts.TensorCore(32, 25)),
+    ],
+)
+def test_tensor_core_steps(mma: str, bits: int, sm: int, expected: contracts.TensorCore):
+    """MMA-Sim: Ampere and Ada 16 bytes and 24 bits, from Hopper on 32 and 25, fp8 13 on Ada and WGMMA."""
+    assert contracts.tensor_core(mma, bits, sm) == expected
+
+
+@pytest.mark.parametrize("split_k", [1, 4])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "dense-w_int4.g128.bf16-a_bf16-m16.n256.k512-bias-random",
+        "dense-w_uint4.channel.bf16.zp-a_bf16-m16.n256.k512-bias-random",
+        "dense-w_int4.g64.bf16-a_int8.token-m16.n256.k512-bias-random",
+        "dense-w_fp8_e4m3.channel.bf16-a_fp8_e4m3.token-m16.n256.k512-bias-random",
+    ],
+)
+def test_every_weak_field_names_a_file_or_document(text: str, split_k: int):
+    """A source is a header or module with a line, or a published document."""
+    contract = _contract(text, split_k=split_k)
+    assert contract.sources
+    for source in contract.sources.values():
+        assert any(mark in source for mark in (".cuh:", ".py:", "arXiv:", "docs/config.md"))
