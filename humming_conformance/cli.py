@@ -13,6 +13,7 @@ from humming_conformance.campaign.plan import PlanError, RunOptions, make_plan
 from humming_conformance.execution import LibraryError, parse_library_request
 from humming_conformance.ledger import LedgerError, read_ledger
 from humming_conformance.problems import CaseError
+from humming_conformance.protocols import Subject
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,7 +85,7 @@ def _plan(options: argparse.Namespace) -> int:
 def _repro(options: argparse.Namespace) -> int:
     from humming_conformance.campaign.repro import reproduce
 
-    return reproduce(options.subject, _run_options(options), options.output)
+    return reproduce(Subject.parse(options.subject), _run_options(options), options.output)
 
 
 def _report(options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ from humming_conformance.protocols import Subject, Verdict
 
 _SUITES = (Path(humming_conformance.__file__).parent / "suites").resolve()
 #: What options can be wrong by; each says what is wrong in one sentence.
-_INPUT_ERRORS = {"CaseError", "KernelError", "LedgerError", "LibraryError", "PlanError", "RequirementError", "WaiverError"}
+_INPUT_ERRORS = {"CaseError", "KernelError", "LedgerError", "LibraryError", "PlanError", "RequirementError", "TierError", "WaiverError"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from types import TracebackType
@@ -46,7 +47,7 @@ class Judge:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -69,6 +70,8 @@ class Judge:
             verdict = self._judged(task)
         except ExecutionError as error:
             verdict = _failed_to_run(task, error)
+        except Exception as error:  # noqa: BLE001  # a fault of the judge costs this verdict, not the run
+            verdict = _judge_failed(task, error)
         return apply(self._waivers, verdict, target)
 
     def _judged(self, task: Task) -> Verdict:
@@ -145,4 +148,19 @@ def _failed_to_run(task: Task, error: ExecutionError) -> Verdict:
         f"{task.subject}\n{fault}: {error}\nreproduce: humming-conformance repro '{task.subject}'",
         (Ruling("run", "error", first),),
         {"fault_class": fault},
+    )
+
+
+def _judge_failed(task: Task, error: Exception) -> Verdict:
+    """A fault of the judge, or of what the adapter reported, is no pass and stays with its case."""
+    text = "".join(traceback.format_exception(error))
+    first = f"the judge raised {type(error).__name__}: {error}"
+    return Verdict(
+        task.subject,
+        "numerics",
+        "error",
+        first,
+        f"{task.subject}\n{text}",
+        (Ruling("judge", "error", first),),
+        {"fault_class": "judge"},
     )

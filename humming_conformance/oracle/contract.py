@@ -26,7 +26,8 @@ class Contract:
         weight_input: ``exact``, or the format to which a dequantized weight (element, zero point and those scales
             that are applied before the multiplier) is rounded before multiplication.
         scale_application: where the weight scale (and second scale) meets the weight: ``multiplier_input`` before
-            the product, ``accumulator`` on fp32 partial sums.
+            the product, ``accumulator`` on fp32 partial sums, ``output`` on the sum after it was rounded to the output
+            format, in that format, in one fused multiply-add with the bias (channel and tensor scales only).
         activation_input: ``exact``, or the format to which an activation is rounded before multiplication.
         step_length: products added per tensor-core step (L); 1 is sequential fused multiply-add.
         fraction_bits: bits kept below the largest exponent when a step aligns its terms (F).
@@ -44,7 +45,7 @@ class Contract:
 
     output_format: str
     weight_input: str = "exact"
-    scale_application: Literal["multiplier_input", "accumulator"] = "multiplier_input"
+    scale_application: Literal["multiplier_input", "accumulator", "output"] = "multiplier_input"
     activation_input: str = "exact"
     step_length: int = 1
     fraction_bits: int = 24
@@ -85,6 +86,10 @@ class Contract:
                     f"{name}={getattr(self, name)!r} is weaker than {defaults[name]!r} and names no source; "
                     f"add sources[{name!r}]"
                 )
+        if self.scale_application == "output" and not self.sources.get("scale_application"):
+            raise ContractError(
+                "scale_application='output' rounds before it scales; add sources['scale_application']"
+            )
         for name in ("step_length", "split_k", "fraction_bits", "accumulator_bits"):
             if getattr(self, name) < 1:
                 raise ContractError(f"{name} is {getattr(self, name)}; it must be at least 1")

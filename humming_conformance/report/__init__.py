@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from humming_conformance.report.failure import failure_text
 from humming_conformance.report.html import write_html
 from humming_conformance.report.junit import junit_properties
 from humming_conformance.report.plan import plan_lines
 from humming_conformance.report.terminal import summary_lines
 
-__all__ = ["failure_text", "junit_properties", "plan_lines", "summary_lines", "write_html"]
+__all__ = ["junit_properties", "plan_lines", "summary_lines", "write_html"]

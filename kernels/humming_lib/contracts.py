@@ -12,10 +12,8 @@ goes depends on the activation's width and the scale's granularity:
 | `fused_e8m0` (8-bit activations, fp4, ue8m0) | into the 8-bit weight | fp32, or int32 for int8 |
 | `integer_scale` (int8 activations, group) | as int16 on each group's sum | int32 |
 
-Not in the contract, because no field and no document covers them (they count against the kernel): a channel
-scale meets an accumulator that was already rounded to the output format (epilogue/smem_writer.cuh:156,163,
-then arith/epilogue_arith.cuh:218-220); `fused_e8m0` keeps only 11 (fp8) or 3 (int8) binades of scales;
-`integer_scale` rounds scales to 1024 steps of one maximum.
+Not in the contract, because no document covers them (they count against the kernel): `fused_e8m0` keeps only
+11 (fp8) or 3 (int8) binades of scales; `integer_scale` rounds scales to 1024 steps of one maximum.
 """
 
 from __future__ import annotations
@@ -39,6 +37,10 @@ _SCALED_WEIGHT = (
 _BIAS = (
     f"{_HEADERS}/epilogue/smem_writer.cuh:156,163 round the accumulator to the output format, then "
     "arith/epilogue_arith.cuh:218,222 add the bias in it"
+)
+_CHANNEL_SCALE = (
+    f"{_HEADERS}/epilogue/smem_writer.cuh:156,163 round the accumulator to the output format, then "
+    "arith/epilogue_arith.cuh:218-220 multiply by the channel scale in it, with the bias in one __hfma2"
 )
 _REDUCTION = (
     f"{_HEADERS}/epilogue/gmem_writer.cuh:150,198,200: later stream-K slices add to the output tensor; "
@@ -110,8 +112,11 @@ def contract(case: Case, route: Route) -> Contract:
         # A ue8m0 scale only moves the exponent of a 4-bit weight: exact, so nothing weaker is claimed.
         fields["weight_input"] = case.output
         sources["weight_input"] = _SCALED_WEIGHT
-    if path in ("channel_scale", "scaled_partial_sum", "integer_scale"):
+    if path in ("scaled_partial_sum", "integer_scale"):
         fields["scale_application"] = "accumulator"
+    if path == "channel_scale":
+        fields["scale_application"] = "output"
+        sources["scale_application"] = _CHANNEL_SCALE
     if path == "scaled_partial_sum":
         # arith/mainloop_arith.cuh:460,591, at the end of a group or of the warp's part of a K tile.
         fields["promotion_interval"] = min(case.weight.granularity.group_size or 0, details["warp_shape"][2])

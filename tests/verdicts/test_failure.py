@@ -3,7 +3,7 @@
 
 from humming_conformance.oracle.comparison import WrongElement
 from humming_conformance.protocols import Subject
-from humming_conformance.report import failure_text
+from humming_conformance.verdicts.failure import failure_text
 
 SUBJECT = Subject("humming_lib", "moe_indexed-w_int4.g128.bf16-a_bf16-m16.n256.k512.e8.top2-random", "h200")
 FIRST = WrongElement(
