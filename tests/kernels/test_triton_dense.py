@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dense Triton kernel computes what its contract says, in the interpreter and on a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exact import assert_equal, assert_right
+
+from humming_conformance.devices import Device
+from humming_conformance.kernels.triton_fused import kernel
+from humming_conformance.kernels.triton_fused.adapter import choose_schedule
+from humming_conformance.problems import parse_case
+from humming_conformance.protocols import Kernel, Route
+
+KINDS = pytest.mark.parametrize("kind", ["cpu_interpreter", "cuda"])
+
+#: Each with tails of its own: M of no tile, N of no tile, K of no tile and of no group.
+TAILS = (
+    "dense-w_int4.g128.bf16-a_bf16-m16.n256.k512-random",
+    "dense-w_int4.g16.fp16-a_fp16-m1.n130.k200-random",
+    "dense-w_uint4.g32.fp16.zp-a_fp16-m33.n136.k328-bias-random",
+    "dense-w_uint4.g64.bf16.zp-a_bf16-m65.n8.k97-random",
+    "dense-w_uint8.channel.bf16.zp-a_bf16-m5.n72.k200-bias-random",
+    "dense-w_int8.g256.fp16-a_bf16-m130.n40.k600-random",
+    "dense-w_fp4_e2m1.g32.ue8m0-a_bf16-m7.n64.k176-bias-random",
+    "dense-w_fp4_e2m1.g32.ue8m0-a_fp16-m4.n64.k128-random",
+)
+
+#: Every code and group in its place: what is read back must be equal, bit for bit.
+EXACT = (
+    "dense-w_int4.g32.bf16-a_bf16-m16.n24.k160-readout",
+    "dense-w_uint8.g16.fp16.zp-a_fp16-m16.n24.k80-readout",
+    "dense-w_int8.channel.fp16-a_fp16-m16.n24.k80-readout",
+    "dense-w_fp4_e2m1.g32.ue8m0-a_bf16-m32.n24.k160-readout",
+    "dense-w_fp4_e2m1.g32.ue8m0-a_bf16-m32.n24.k160-all_codes",
+    "dense-w_uint4.g128.bf16.zp-a_bf16-m40.n24.k384-exact_grid",
+)
+
+
+@KINDS
+@pytest.mark.parametrize("case_id", TAILS)
+def test_tails_of_every_size_are_right(run_case, case_id, kind):
+    """Rows, columns and groups that a tile cuts are neither lost nor mixed up with their neighbours."""
+    found = run_case("triton_fused", case_id, kind)
+    assert found["trouble"] == []
+    assert_right(case_id, found["output"])
+
+
+@KINDS
+@pytest.mark.parametrize("case_id", EXACT)
+def test_exact_results_are_exact(run_case, case_id, kind):
+    """Weights are rounded once and sums that fp32 holds are not rounded at all."""
+    assert_equal(case_id, run_case("triton_fused", case_id, kind)["output"])
+
+
+@KINDS
+def test_bits_depend_neither_on_the_batch_nor_on_the_run(run_case, kind):
+    """A token has the same bits alone, among 100 others, and once more."""
+    case_id = "dense-w_int4.g64.bf16-a_bf16-m100.n72.k520-random"
+    found = run_case("triton_fused", case_id, kind, relations=True)
+    np.testing.assert_array_equal(found["repeat"], found["output"])
+    np.testing.assert_array_equal(found["alone"][0, 0], found["output"][0, 0])
+
+
+def test_route_in_the_interpreter_is_no_gpu_route(run_case):
+    """The interpreter has no tensor core, and its contract no tensor-core step."""
+    found = run_case("triton_fused", TAILS[0], "cpu_interpreter")
+    assert found["route"]["path"] == "dense_interpreted"
+    assert found["route"]["mma_class"] == ""
+    assert found["contract"]["step_length"] == 1
+    assert found["contract"]["promotion_interval"] == found["route"]["tile"][2]
+
+
+def test_contract_on_a_gpu_has_its_tensor_core_step():
+    """Hopper's step is longer than Ampere's; both round weights once and depend on no batch."""
+    case = parse_case(TAILS[0])
+    steps = {sm: kernel.contract(case, Route("dense", details={"sm": sm})) for sm in (80, 90)}
+    assert (steps[80].step_length, steps[80].fraction_bits) == (8, 24)
+    assert (steps[90].step_length, steps[90].fraction_bits) == (16, 25)
+    assert steps[90].weight_input == "bf16"
+    assert steps[90].batch_invariant
+
+
+@pytest.mark.parametrize(
+    ("case_id", "sm", "reason"),
+    [
+        ("dense-w_int4.g48.bf16-a_bf16-m1.n16.k96-random", 90, "the group size divides 128"),
+        ("dense-w_fp4_e2m1.g16.fp8_e4m3.s2tensor-a_bf16-m1.n16.k96-random", 90, "weight granularity g16"),
+        ("dense-w_int4.g32.bf16-a_int8.token-m1.n16.k96-random", 90, "activation element int8"),
+        ("dense-w_int4.g32.bf16-a_bf16-m1.n16.k96-random", 75, "sm_75"),
+    ],
+)
+def test_what_it_does_not_serve_is_refused(case_id, sm, reason):
+    """Outside its claims the answer is no, with the rule or format that the case breaks."""
+    support = kernel.support(parse_case(case_id), Device("gpu", "cuda", sm=sm))
+    assert support.answer == "no"
+    assert reason in support.reason
+
+
+def test_tiles_grow_with_the_batch_on_a_gpu_only():
+    """A GPU tile is as narrow as the batch, at least 16; in the interpreter it is always the same."""
+    assert isinstance(kernel, Kernel)
+    gpu = [choose_schedule(m, interpreted=False).block_m for m in (1, 16, 17, 33, 64, 65, 4096)]
+    assert gpu == [16, 16, 32, 64, 64, 64, 64]
+    assert len({choose_schedule(m, interpreted=True) for m in (1, 64, 4096)}) == 1

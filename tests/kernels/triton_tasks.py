@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Triton tests run in a kernel process, where Triton may be imported."""
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+import torch
+import triton
+import triton.language as tl
+
+from humming_conformance.kernels.triton_fused import interpreter
+from humming_conformance.kernels.triton_fused.adapter import K_TILE, choose_schedule, mma_class
+from humming_conformance.kernels.triton_fused.dense import dense_kernel
+
+
+@triton.jit
+def copy_kernel(source, target, load_limit, store_limit, BLOCK: tl.constexpr):
+    """Copy elements below `store_limit` of those below `load_limit`."""
+    i = tl.arange(0, BLOCK)
+    tl.store(target + i, tl.load(source + i, mask=i < load_limit), mask=i < store_limit)
+
+
+def copy(*, load_limit, store_limit):
+    """Copy between two tensors of 24 elements, each amid a larger one; report the error and the count."""
+    assert not interpreter.problem()
+    memory = torch.zeros(2, 64)
+    memory[0] = 7
+    message = ""
+    try:
+        copy_kernel[(1,)](memory[0, 8:32], memory[1, 8:32], load_limit, store_limit, BLOCK=32)
+    except Exception as error:  # noqa: BLE001  # the interpreter wraps what it raises
+        message = str(error)
+    return {"error": message, "written": int(memory[1].count_nonzero())}
+
+
+def stock_interpreter():
+    """What the self-test says of the interpreter as Triton ships it, where nothing was installed before."""
+    try:
+        interpreter.self_test()
+    except RuntimeError as error:
+        return {"message": str(error)}
+    return {"message": ""}
+
+
+def untried_version():
+    """What is said of a version that nobody tried."""
+    triton.__version__ = "99.0"
+    return {"problem": interpreter.problem()}
+
+
+def compile_dense(*, sm, m, element, group_size, zero_point):
+    """Compile the dense kernel for bf16 and an architecture that needn't be here."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    schedule = choose_schedule(m, interpreted=False)
+    scale = "u8" if element == "fp4_e2m1" else "bf16"
+    types = {"activation": "*bf16", "weight": "*u8", "scale": f"*{scale}", "zero_point": "*u8"}
+    types |= {"bias": "*bf16", "out": "*bf16", "M": "i32", "N": "i32", "K": "i32"}
+    constants = {"ELEMENT": element, "GROUP_SIZE": group_size, "BLOCK_K": K_TILE}
+    constants |= {"BLOCK_M": schedule.block_m, "BLOCK_N": schedule.block_n}
+    if not zero_point:
+        constants["zero_point"] = None
+    types |= dict.fromkeys(constants, "constexpr")
+    names = dense_kernel.arg_names
+    source = ASTSource(
+        dense_kernel,
+        {name: types[name] for name in names},
+        {(names.index(name),): value for name, value in constants.items()},
+        {(i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if name not in constants},
+    )
+    options = {"num_warps": schedule.warps, "num_stages": schedule.stages}
+    compiled = triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
+    return {
+        "mma_class": mma_class(compiled.asm["ptx"]),
+        "shared": compiled.metadata.shared,
+        "stack": _stack_bytes(compiled.asm["cubin"]),
+        "flushes_subnormals": ".ftz" in compiled.asm["ptx"],
+    }
+
+
+def _stack_bytes(cubin):
+    """Bytes of stack of the one kernel in a cubin: what its registers spill to."""
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        listing = subprocess.run(
+            [tool, "-res-usage", file.name], capture_output=True, text=True, check=True
+        ).stdout
+    return int(re.search(r"STACK:(\d+)", listing)[1])
