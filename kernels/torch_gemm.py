@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from humming_conformance.devices import Device
 from humming_conformance.formats import SCALE_FORMATS, element_format
+from humming_conformance.oracle import tensor_core
 from humming_conformance.oracle.contract import Contract
-from humming_conformance.oracle.tensor_core import tensor_core_step
 from humming_conformance.problems import Case, Operands
 from humming_conformance.protocols import Claim, Library, Output, OutputBuffer, Route, Support
 from humming_conformance.support import PLAIN_CALL, support_from_claims
@@ -96,9 +96,9 @@ def gemm_contract(case: Case, route: Route, **rounded: str) -> Contract:
         fields["bias_application"] = "after_rounding"
         sources["bias_application"] = "kernels/torch_gemm.py, gemm: the bias is added to the rounded product"
     if route.path == "cublas":
-        step = tensor_core_step(route.details["sm"])
+        step = tensor_core.tensor_core_step(route.details["sm"])
         fields |= {"step_length": step.step_length, "fraction_bits": step.fraction_bits, "split_k": 32}
-        sources |= {"fraction_bits": step.source, "split_k": _SPLIT_SOURCE}
+        sources |= {"fraction_bits": tensor_core.SOURCE, "split_k": _SPLIT_SOURCE}
     return Contract(case.output, batch_invariant=False, sources=sources, **fields)
 
 

@@ -1,31 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tensor core keeps when it adds up 16-bit products, by architecture.
+"""What a tensor core keeps when it adds up floating-point products, by instruction class and architecture.
 
-A step aligns L products and the fp32 accumulator to the largest exponent, truncates each to F fraction bits,
-adds exactly and rounds to the accumulator's format. Source of L and F: MMA-Sim, arXiv 2511.10909.
+A step aligns L products and the accumulator to the largest exponent, truncates each to F fraction bits, adds exactly
+and keeps P fraction bits. Source of L, F and P: MMA-Sim, arXiv 2511.10909.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+SOURCE = "truncated fused dot-add of MMA-Sim, arXiv 2511.10909"
+
 
 @dataclass(frozen=True)
 class TensorCoreStep:
-    """One step: products added at once (L), fraction bits kept (F), and where that can be read."""
+    """One step: products added at once (L), fraction bits on alignment (F), fraction bits of the accumulator (P)."""
 
     step_length: int
     fraction_bits: int
-    source: str
+    accumulator_bits: int = 23
 
 
-def tensor_core_step(sm: int) -> TensorCoreStep:
-    """The step for fp16 or bf16 inputs and an fp32 accumulator on compute capability `sm` (80, 90…).
+def tensor_core_step(sm: int, input_bits: int = 16, mma_class: str = "mma") -> TensorCoreStep:
+    """The step for inputs of 16 or 8 bits and an fp32 accumulator.
 
-    Raises ValueError below 80, where bf16 has no tensor core.
+    Args:
+        sm: compute capability of the GPU that executes, which may be newer than the one a kernel was written for.
+        input_bits: 16 (fp16, bf16) or 8 (fp8).
+        mma_class: ``mma`` or ``wgmma``. With fp8 inputs mma.sync is native on sm_89 and from sm_120 on; sm_90 runs it on
+            its fp16 cores.
     """
-    if sm < 80:
-        raise ValueError(f"sm_{sm} has no tensor core step for bf16: sm_80 and newer do")
-    source = "MMA-Sim, arXiv 2511.10909"
-    # Ampere and Ada add 16 bytes of products at a time, Hopper and Blackwell 32.
-    return TensorCoreStep(16, 25, source) if sm >= 90 else TensorCoreStep(8, 24, source)
+    # Turing adds 8 bytes of products at a time, Ampere and Ada 16, Hopper and Blackwell 32.
+    step_bytes = 32 if sm >= 90 else 16 if sm >= 80 else 8
+    step_length = 8 * step_bytes // input_bits
+    if input_bits == 8 and (sm == 89 or (sm == 90 and mma_class == "wgmma")):
+        return TensorCoreStep(step_length, 13, 13)
+    if input_bits == 8 and sm == 90:
+        return TensorCoreStep(step_length // 2, 25)
+    return TensorCoreStep(step_length, 25 if sm >= 90 else 24)

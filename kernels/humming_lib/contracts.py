@@ -19,9 +19,9 @@ Not in the contract, because no document covers them (they count against the ker
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from humming_conformance.oracle import tensor_core
 from humming_conformance.oracle.contract import Contract
 from humming_conformance.problems import Case
 from humming_conformance.protocols import Route
@@ -56,38 +56,10 @@ _BATCH = (
     "(humming-kernels 0.1.20, humming/tune/base.py:522)"
 )
 _INTEGER = "humming-kernels 0.1.20, humming/kernel/humming.py:308: int8 activations accumulate in int32"
-_MMA_SIM = (
-    "truncated fused dot-add of MMA-Sim (arXiv:2511.10909): terms are aligned to the largest exponent and "
-    "cut to F fraction bits"
-)
 _NO_PROMOTION = (
     "DeepSeek-V3 (arXiv:2412.19437), section 3.5.2, measured about 14 bits; sums move to fp32 at group ends "
     f"only ({_HEADERS}/mma/wgmma.cuh:257)"
 )
-
-
-@dataclass(frozen=True)
-class TensorCore:
-    """One tensor-core step: L products, F fraction bits on alignment, P fraction bits of the accumulator."""
-
-    step_length: int
-    fraction_bits: int
-    accumulator_bits: int = 23
-
-
-def tensor_core(mma_class: str, activation_bits: int, hardware_sm: int) -> TensorCore:
-    """The step of a floating-point MMA on an architecture, after MMA-Sim (arXiv:2511.10909).
-
-    ``hardware_sm`` is the GPU's, which may be newer than the one that the kernel was selected for. mma.sync
-    with fp8 operands is native on sm_89 and from sm_120 on; sm_90 runs it on fp16 cores.
-    """
-    step_bytes = 32 if hardware_sm >= 90 else 16
-    step_length = 8 * step_bytes // activation_bits
-    if activation_bits == 8 and (hardware_sm == 89 or (hardware_sm == 90 and mma_class == "wgmma")):
-        return TensorCore(step_length, 13, 13)
-    if activation_bits == 8 and hardware_sm == 90:
-        return TensorCore(step_length // 2, 25)
-    return TensorCore(step_length, 25 if hardware_sm >= 90 else 24)
 
 
 def scale_path(case: Case, layer_config: Mapping[str, Any]) -> ScalePath:
@@ -125,13 +97,17 @@ def contract(case: Case, route: Route) -> Contract:
         fields["accumulator_format"] = "int32"
         sources["accumulator_format"] = _INTEGER
     else:
-        step = tensor_core(route.mma_class, case.activation.format.bits, details["hardware_sm"])
+        step = tensor_core.tensor_core_step(
+            details["hardware_sm"], case.activation.format.bits, route.mma_class
+        )
         where = f"{route.mma_class} on sm_{details['hardware_sm']}"
         fields |= {"step_length": step.step_length, "fraction_bits": step.fraction_bits}
-        sources["fraction_bits"] = f"F={step.fraction_bits}, {where}: {_MMA_SIM}"
+        sources["fraction_bits"] = f"F={step.fraction_bits}, {where}: {tensor_core.SOURCE}"
         if step.accumulator_bits != 23:
             fields["accumulator_bits"] = step.accumulator_bits
-            sources["accumulator_bits"] = f"P={step.accumulator_bits}, {where}: {_MMA_SIM}; {_NO_PROMOTION}"
+            sources["accumulator_bits"] = (
+                f"P={step.accumulator_bits}, {where}: {tensor_core.SOURCE}; {_NO_PROMOTION}"
+            )
 
     if case.problem.bias:
         fields["bias_application"] = "after_rounding"

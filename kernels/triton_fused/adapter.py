@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from humming_conformance.devices import Device
 from humming_conformance.kernels.torch_gemm import to_device
+from humming_conformance.oracle import tensor_core
 from humming_conformance.oracle.contract import Contract
-from humming_conformance.oracle.tensor_core import tensor_core_step
 from humming_conformance.problems import Case, Operands
 from humming_conformance.protocols import Claim, Library, Output, OutputBuffer, Route, Support
 from humming_conformance.support import PLAIN_CALL, CannotJudge, support_from_claims
@@ -161,13 +161,13 @@ class TritonFused:
         if route.path == "dense_interpreted":
             # BLAS adds the products of a K tile in fp32, in some order; the accumulator gets their sum.
             return Contract(case.output, weight_input=case.output, promotion_interval=K_TILE, sources=sources)
-        step = tensor_core_step(route.details["sm"])
+        step = tensor_core.tensor_core_step(route.details["sm"])
         return Contract(
             case.output,
             weight_input=case.output,
             step_length=step.step_length,
             fraction_bits=step.fraction_bits,
-            sources=sources | {"fraction_bits": step.source},
+            sources=sources | {"fraction_bits": tensor_core.SOURCE},
         )
 
 

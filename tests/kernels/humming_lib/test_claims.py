@@ -48,7 +48,7 @@ def test_claimed(text: str):
         ("dense-w_int4.g128.bf16-a_bf16-m1.n256.k544-random", "K is a multiple of the weight group"),
         ("dense-w_int3.g128.bf16-a_bf16-m1.n256.k512-random", "int3"),
         ("dense-w_int4.g128.bf16-a_fp8_e4m3.g128-m1.n256.k512-random", "activation granularity g128"),
-        ("dense-w_fp4_e2m1.g32.bf16-a_bf16-m1.n256.k512-random", "fp4_e2m1 is not claimed"),
+        ("dense-w_fp4_e2m1.g32.bf16-a_bf16-m1.n256.k512-random", "scale format bf16 is not claimed"),
     ],
 )
 def test_not_claimed(text: str, why: str):
