@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel process that dies, hangs or is orphaned is reported with its evidence, and nothing of it is left."""
+"""A kernel process that dies, hangs or is orphaned is reported with evidence, and nothing is left of it."""
 
 from __future__ import annotations
 
