@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from humming_conformance.devices import Device
-from humming_conformance.kernels.humming_lib import contracts, layout, moe
+from humming_conformance.kernels.humming_lib import contracts, layout, moe, reproduction
 from humming_conformance.kernels.humming_lib.claims import CLAIMS, MINIMUM_SM
 from humming_conformance.kernels.humming_lib.selection import GEMM_TYPES, production_config
 from humming_conformance.kernels.humming_lib.stream_k import MAX_SLICES, StreamK, stream_k
@@ -217,6 +218,10 @@ class HummingKernelAdapter:
         """The arithmetic of that route: :mod:`.contracts`."""
         return contracts.contract(case, route)
 
+    def reproduction(self, case: Case, route: Mapping[str, Any] | None) -> str:
+        """Source of one launch that needs numpy, torch and humming alone: :mod:`.reproduction`."""
+        return reproduction.source(case, route, _padding(case))
+
 
 def _library_version() -> str:
     from importlib.metadata import PackageNotFoundError, version
@@ -227,18 +232,24 @@ def _library_version() -> str:
         return "unknown"
 
 
+def _padding(case: Case) -> tuple[int, int]:
+    """Multiples that N and K are padded to."""
+    bits = case.activation.format.bits
+    return PAD_N[bits], 512 // bits  # for K the least that transform_humming_weight takes
+
+
 def _transformed_layer(case: Case, operands: Operands) -> Any:
     import torch
     from humming.layer import HummingLayer
 
-    bits = case.activation.format.bits
+    pad_n, pad_k = _padding(case)
     layer = HummingLayer(
         shape_n=case.problem.n,
         shape_k=case.problem.k,
         weight_config=layout.weight_config(case),
         input_config=layout.input_config(case),
-        pad_n_to_multiple=PAD_N[bits],
-        pad_k_to_multiple=512 // bits,  # the least that transform_humming_weight takes
+        pad_n_to_multiple=pad_n,
+        pad_k_to_multiple=pad_k,
         num_experts=case.problem.experts or None,
         has_bias=case.problem.bias,
         torch_dtype=getattr(torch, layout.TORCH_DTYPES[case.output]),
