@@ -206,7 +206,7 @@ def reduction_error(case: Case, contract: Contract, reference: Reference, before
     carried = arriving + roundoff * (together + arriving)
     growth = math.expm1((partials - 1) * math.log1p(roundoff))
     after = carried * (1 + growth) + largest * growth + (2 * partials - 1) * target.smallest_subnormal / 2
-    return np.where(largest + after > target.maximum, np.inf, after - before)
+    return np.where(largest + after > target.maximum, np.inf, after - np.where(np.isinf(before), 0.0, before))
 
 
 def _scaling_error(case: Case, contract: Contract, reference: Reference, accumulation: Array) -> Array:
@@ -217,7 +217,8 @@ def _scaling_error(case: Case, contract: Contract, reference: Reference, accumul
             of_partial_sums += 1
         else:
             of_sums += 1
-    whole = math.expm1(of_sums * math.log1p(_FP32_ROUNDOFF)) * (np.abs(reference.product) + accumulation)
+    arriving = np.abs(reference.product) + np.where(np.isinf(accumulation), 0.0, accumulation)
+    whole = math.expm1(of_sums * math.log1p(_FP32_ROUNDOFF)) * arriving
     partial = math.expm1(of_partial_sums * math.log1p(_FP32_ROUNDOFF)) * reference.magnitude
     return whole + partial
 

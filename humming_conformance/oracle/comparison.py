@@ -56,7 +56,7 @@ class Comparison:
         margin_before_rounding: the same without the output's rounding: what |got - reference| exceeds E5 by,
             over E1 + ... + E4.
         first: the first wrong element in launch, row, column order, or None.
-        quality: the quality floor; None where equality was demanded.
+        quality: the quality floor; None where equality was demanded or the floor wasn't asked for.
         bound: the bound of every element; None where equality was demanded.
     """
 
@@ -123,6 +123,7 @@ def compare(
     *,
     exact: bool,
     region: Region | None = None,
+    floor: bool = True,
 ) -> Comparison:
     """Judge the output of all launches.
 
@@ -132,6 +133,7 @@ def compare(
         output_codes: (L, rows, N) codes of ``case.output``.
         exact: demand equality with the rounded reference instead of closeness (see :func:`is_exact`).
         region: the rows and columns to judge; all of them when left out.
+        floor: judge the quality floor, too, unless equality is demanded.
 
     NaN is right where the reference is NaN, whatever its bits; infinities must match; zeros of either sign
     are equal. Where the reference plus or minus its bound crosses the overflow threshold, infinity and the
@@ -162,7 +164,7 @@ def compare(
         allowed = bound(case, contract, expected_values)
         wrong = np.where(np.isfinite(expected_values.value), _outside(got, allowed), ~_same(got, expected))
         margin, margin_before_rounding = _margins(got, expected_values, allowed, wrong)
-        quality = judge_quality(case, operands, region, got)
+        quality = judge_quality(case, operands, region, got) if floor else None
     return Comparison(
         region=region,
         exact=exact,
@@ -216,13 +218,13 @@ def _margins(got: Array, reference: Reference, allowed: Bound, wrong: Mask) -> t
 def _largest(margins: Array, wrong: Mask) -> float:
     """The largest margin: above 1 for every wrong element, at most 1 for every right one.
 
-    Only ties and overflow need this help: a tie that rounds the other way lies exactly on the bound, and
-        beyond the
-    largest finite value distances say nothing.
+    Only ties need this help, which round the other way exactly on the bound. Where values are not finite,
+    right is 0 and wrong is infinite.
     """
-    margins = np.where(np.isnan(margins), 0.0, margins)
-    above = np.maximum(np.where(np.isfinite(margins), margins, np.inf), np.nextafter(1.0, 2.0))
-    return float(np.where(wrong, above, np.minimum(margins, 1.0)).max(initial=0.0))
+    finite = np.isfinite(margins)
+    if_wrong = np.where(finite, np.maximum(margins, np.nextafter(1.0, 2.0)), np.inf)
+    if_right = np.where(finite, np.minimum(margins, 1.0), 0.0)
+    return float(np.where(wrong, if_wrong, if_right).max(initial=0.0))
 
 
 def _first_wrong(

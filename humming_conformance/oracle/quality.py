@@ -54,7 +54,7 @@ class Quality:
 def judge_quality(case: Case, operands: Operands, region: Region, output: Array) -> Quality:
     """Judge output values (L, rows, columns) of the judged region.
 
-    A non-finite output where the exact result rounds to a finite one counts as an infinite error.
+    A non-finite output where the exact result and QDQ's round to finite ones counts as an infinite error.
     """
     strict = Contract(case.output)
     exact = reference(case, operands, strict, region)
@@ -64,10 +64,11 @@ def judge_quality(case: Case, operands: Operands, region: Region, output: Array)
     target = element_format(case.output)
     with np.errstate(invalid="ignore", over="ignore"):
         rounded_qdq = round_output(case, strict, qdq.product, qdq.bias)
-        counted = np.isfinite(round_output(case, strict, exact.product, exact.bias))
+        rounded_exact = round_output(case, strict, exact.product, exact.bias)
+        counted = np.isfinite(rounded_exact) & np.isfinite(rounded_qdq)
         value = np.where(counted, exact.value, 0.0)
         error = np.where(counted, np.abs(output - value), 0.0)
-        qdq_error = np.where(counted & np.isfinite(rounded_qdq), np.abs(rounded_qdq - value), 0.0)
+        qdq_error = np.where(counted, np.abs(rounded_qdq - value), 0.0)
     error = np.where(np.isnan(error), np.inf, error)
     half_step = np.where(counted, target.spacing(value) / 2, 0.0)
     return Quality(
