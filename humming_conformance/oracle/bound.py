@@ -68,10 +68,14 @@ class Bound:
     """Error terms (L, rows, columns) of the judged region; the module docstring derives them.
 
     Attributes:
-        accumulation: E1. multiplier_input: E2. scaling: E3. reduction: E4. reference: how far the float64
-        reference itself may be off. output: E5 for results larger in magnitude than the reference.
-        output_below: E5 for results smaller in magnitude, less where the reference is just above a power of
-        two. lower, upper: the smallest and largest right output; -inf and inf where nothing is promised.
+        accumulation: E1.
+        multiplier_input: E2.
+        scaling: E3.
+        reduction: E4.
+        reference: how far the float64 reference itself may be off.
+        output: E5 for results larger in magnitude than the reference.
+        output_below: E5 for results smaller in magnitude; less where the reference is near a power of two.
+        lower, upper: the smallest and largest right output; -inf and inf where nothing is promised.
     """
 
     accumulation: Array

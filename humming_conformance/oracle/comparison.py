@@ -13,7 +13,7 @@ from humming_conformance.oracle.bound import Bound, bound, round_output
 from humming_conformance.oracle.contract import Contract
 from humming_conformance.oracle.dequantize import Array
 from humming_conformance.oracle.quality import Quality, judge_quality
-from humming_conformance.oracle.reference import Reference, reference
+from humming_conformance.oracle.reference import Products, Reference, products, reference
 from humming_conformance.oracle.region import Region
 from humming_conformance.problems import Case, Operands
 
@@ -49,10 +49,12 @@ class Comparison:
     """The result of :func:`compare`. Arrays have the shape (L, rows, columns) of the judged region.
 
     Attributes:
-        region: the judged rows and columns. exact: whether equality was demanded. got, expected: stored
-            values, and the reference rounded to the output format. wrong: which elements are wrong. margin:
-            the largest |got - reference| / (E1 + ... + E5); above 1 exactly if some element is wrong. Where
-            equality was demanded it is 0 or infinite.
+        region: the judged rows and columns.
+        exact: whether equality was demanded.
+        got, expected: stored values, and the reference rounded to the output format.
+        wrong: which elements are wrong.
+        margin: the largest |got - reference| / (E1 + ... + E5); above 1 exactly if some element is wrong.
+            Where equality was demanded it is 0 or infinite.
         margin_before_rounding: the same without the output's rounding: what |got - reference| exceeds E5 by,
             over E1 + ... + E4.
         first: the first wrong element in launch, row, column order, or None.
@@ -152,18 +154,15 @@ def compare(
         raise ValueError(f"contract stores {contract.output_format}; {case.id} asks for {case.output}")
     judged = output_codes[:, region.rows][:, :, region.columns]
     got = element_format(case.output).decode(judged)
-    expected_values = reference(case, operands, contract, region)
-    expected = round_output(
-        case, contract, expected_values.product, expected_values.bias, expected_values.output_scale
-    )
-    if exact:
-        wrong = ~_same(got, expected)
-        margin = margin_before_rounding = np.inf if wrong.any() else 0.0
-        allowed, quality = None, None
-    else:
-        allowed = bound(case, contract, expected_values)
-        wrong = np.where(np.isfinite(expected_values.value), _outside(got, allowed), ~_same(got, expected))
-        margin, margin_before_rounding = _margins(got, expected_values, allowed, wrong)
+    result: Products = (products if exact else reference)(case, operands, contract, region)
+    expected = round_output(case, contract, result.product, result.bias, result.output_scale)
+    wrong = ~_same(got, expected)
+    margin = margin_before_rounding = np.inf if wrong.any() else 0.0
+    allowed, quality = None, None
+    if isinstance(result, Reference):
+        allowed = bound(case, contract, result)
+        wrong = np.where(np.isfinite(result.value), _outside(got, allowed), wrong)
+        margin, margin_before_rounding = _margins(got, result, allowed, wrong)
         quality = judge_quality(case, operands, region, got) if floor else None
     return Comparison(
         region=region,

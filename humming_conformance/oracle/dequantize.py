@@ -29,18 +29,16 @@ class Factor:
     """One matrix (rows, K) as a contract's kernel uses it: ``multiplier * group_scale * row_scale``.
 
     Attributes:
-        multiplier: (rows, K) what enters the multiplier, rounded if the contract says so. group_scale: (rows,
-            K) scales of partial sums, one per element, or None where no scale varies along K. row_scale:
-            (rows,) product of the scales of whole sums, or None. row_scales: how many scales ``row_scale`` is
-            the product of. doubt: (rows, K) by how much an element of ``multiplier`` may differ because the
-            kernel's product of scales was rounded to fp32 before it was rounded to the input format; None
-            where it can't.
+        multiplier: (rows, K) what enters the multiplier, rounded if the contract says so.
+        group_scale: (rows, K) scales of partial sums, one per element; None where no scale varies along K.
+        row_scale: (rows,) product of the scales of whole sums, or None.
+        doubt: (rows, K) by how much an element of ``multiplier`` may differ because the kernel's product of
+            scales was rounded to fp32 before it was rounded to the input format; None where it can't.
     """
 
     multiplier: Array
     group_scale: Array | None = None
     row_scale: Array | None = None
-    row_scales: int = 0
     doubt: Array | None = None
 
     @property
@@ -65,11 +63,10 @@ def weight_factor(case: Case, operands: Operands, contract: Contract, expert: in
         scaled = values * scale * second[:, None]
         multiplications = 1 if scheme.second_scale == "none" else 2
         return _rounded(scaled, contract.weight_input, multiplications)
-    second_scales = 0 if scheme.second_scale == "none" else 1
     rounded = _rounded(values, contract.weight_input, multiplications=0)
     if _varies_along_k(scheme.granularity):
-        return Factor(rounded.multiplier, scale, second if second_scales else None, second_scales)
-    return Factor(rounded.multiplier, None, scale[:, 0] * second, 1 + second_scales)
+        return Factor(rounded.multiplier, scale, None if scheme.second_scale == "none" else second)
+    return Factor(rounded.multiplier, None, scale[:, 0] * second)
 
 
 def activation_factor(
@@ -92,7 +89,7 @@ def activation_factor(
         return _rounded(values * scale, contract.activation_input, multiplications=1)
     if _varies_along_k(scheme.granularity):
         return Factor(values, scale)
-    return Factor(values, None, scale[:, 0], 1)
+    return Factor(values, None, scale[:, 0])
 
 
 def exact_weight(case: Case, operands: Operands) -> Array:

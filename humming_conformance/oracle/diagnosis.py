@@ -111,20 +111,17 @@ class _Places:
         return found
 
     def _end_of_experts(self, experts: NDArray[np.int32]) -> list[str]:
-        left = []
-        for launch, rows in enumerate(experts.reshape(len(experts), -1)):
-            for row in np.unique(self.row[self.launch == launch]):
-                mine = np.flatnonzero(rows == rows[row])
-                left.append((len(mine) - int(np.searchsorted(mine, row)), len(mine)))
-        most = max(rest for rest, _ in left)
-        if most <= _CUT_TILE and all(rest < rows for rest, rows in left):
-            return [f"all in the last {most} rows of their experts"]
+        left, count = _rows_left(experts.reshape(len(experts), -1))
+        mine = left[self.launch, self.row]
+        if mine.max() <= _CUT_TILE and (mine < count[self.launch, self.row]).all():
+            return [f"all in the last {mine.max()} rows of their experts"]
         return []
 
     def _positions(self) -> NDArray[np.int64] | None:
         """The position in K that each wrong element reads, if every one of their rows is one-hot."""
-        nonzero = self.case.activation.format.decode(self.operands.activation[self.launch, self.token]) != 0
-        return np.argmax(nonzero, axis=1) if (nonzero.sum(axis=1) == 1).all() else None
+        rows, back = np.unique(np.stack([self.launch, self.token]), axis=1, return_inverse=True)
+        nonzero = self.case.activation.format.decode(self.operands.activation[rows[0], rows[1]]) != 0
+        return np.argmax(nonzero, axis=1)[back] if (nonzero.sum(axis=1) == 1).all() else None
 
     def _along_k(self, position: NDArray[np.int64]) -> list[str]:
         length = self.case.problem.k
@@ -137,6 +134,18 @@ class _Places:
         if len(lanes) <= 4:
             found.append(f"all read positions of K with k mod 8 in {_listed(lanes)}")
         return found
+
+
+def _rows_left(experts: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For every row (L, rows), how many rows its expert has from it on, itself included, and in all."""
+    left, count = np.zeros(experts.shape, dtype=np.int64), np.zeros(experts.shape, dtype=np.int64)
+    for launch, of_rows in enumerate(experts):
+        counts = np.bincount(of_rows)
+        by_expert = np.argsort(of_rows, kind="stable")
+        end = np.cumsum(counts)[of_rows[by_expert]]
+        left[launch, by_expert] = end - np.arange(len(of_rows))
+        count[launch] = counts[of_rows]
+    return left, count
 
 
 def _beyond(what: str, plural: str, place: NDArray[np.int64], length: int) -> str:

@@ -15,7 +15,7 @@ from humming_conformance.formats import element_format
 from humming_conformance.oracle.bound import round_output
 from humming_conformance.oracle.contract import Contract
 from humming_conformance.oracle.dequantize import Array
-from humming_conformance.oracle.reference import reference
+from humming_conformance.oracle.reference import products
 from humming_conformance.oracle.region import Region
 from humming_conformance.problems import Case, Operands
 
@@ -28,10 +28,10 @@ class Quality:
     """Errors in Euclidean norm over the judged elements with a finite exact result.
 
     Attributes:
-        error: of the kernel, against exact dequantization and summation. qdq_error: of QDQ, against the same.
-            limit: the larger of ``FLOOR_FACTOR`` * ``qdq_error`` and the norm of half the distance of output
-            values. The second stands where QDQ happens to be exact; a correctly rounded output never exceeds
-            it.
+        error: of the kernel, against exact dequantization and summation.
+        qdq_error: of QDQ, against the same.
+        limit: the larger of ``FLOOR_FACTOR`` * ``qdq_error`` and the norm of half the distance of output
+            values. The second stands where QDQ happens to be exact; correct rounding never exceeds it.
         exact_norm: of the exact result.
     """
 
@@ -57,10 +57,10 @@ def judge_quality(case: Case, operands: Operands, region: Region, output: Array)
     A non-finite output where the exact result and QDQ's round to finite ones counts as an infinite error.
     """
     strict = Contract(case.output)
-    exact = reference(case, operands, strict, region)
+    exact = products(case, operands, strict, region)
     source = {"weight_input": "QDQ", "activation_input": "QDQ"}
     qdq_contract = Contract(case.output, weight_input="bf16", activation_input="bf16", sources=source)
-    qdq = reference(case, operands, qdq_contract, region)
+    qdq = products(case, operands, qdq_contract, region)
     target = element_format(case.output)
     with np.errstate(invalid="ignore", over="ignore"):
         rounded_qdq = round_output(case, strict, qdq.product, qdq.bias)

@@ -10,8 +10,9 @@ product is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -33,31 +34,20 @@ _DOUBLE_ROUNDOFF = 2.0**-53
 
 
 @dataclass(frozen=True, eq=False)
-class Reference:
-    """Exact results of the judged region, (L, rows, columns), and what the bound needs of the same shape.
+class Products:
+    """Exact results of the judged region, (L, rows, columns).
 
     Attributes:
-        region: the judged rows and columns. product: sum of a * w, scales included, without bias. bias: the
-            bias of each element's expert and column (0 without one). magnitude: sum of |a * w|, without bias.
-            error: how far ``product`` may be from the exact value. doubt: how much of ``product`` hangs on
-            fp32 roundings before multiplier inputs were rounded. positive, negative: sums of the positive and
-            of the |negative| sums over K tiles of ``contract.k_tile`` (single terms if it is 0).
-        peak: for fp16 accumulators, the largest partial sum before scales; else None.
-        unit: for fp16 accumulators, the scale of one accumulator unit; else None.
+        region: the judged rows and columns.
+        product: sum of a * w, scales included, without bias.
+        bias: the bias of each element's expert and column (0 without one).
         output_scale: where the contract scales rounded sums, the scale of each element; else None.
     """
 
     region: Region
     product: Array
     bias: Array
-    magnitude: Array
-    error: Array
-    doubt: Array
-    positive: Array
-    negative: Array
-    peak: Array | None
-    unit: Array | None
-    output_scale: Array | None = None
+    output_scale: Array | None
 
     @property
     def value(self) -> Array:
@@ -65,48 +55,78 @@ class Reference:
         return self.product + self.bias
 
 
-def reference(case: Case, operands: Operands, contract: Contract, region: Region | None = None) -> Reference:
+@dataclass(frozen=True, eq=False)
+class Reference(Products):
+    """Exact results, and what the bound needs of the same shape.
+
+    Attributes:
+        magnitude: sum of |a * w|, without bias.
+        error: how far ``product`` may be from the exact value.
+        doubt: how much of ``product`` hangs on fp32 roundings before multiplier inputs were rounded.
+        positive, negative: sums of the positive and of the |negative| sums over tiles of
+            ``contract.k_tile``; over single terms if that is 0 or nothing is split.
+        peak: for fp16 accumulators, the largest partial sum before scales; else None.
+        unit: for fp16 accumulators, the scale of one accumulator unit; else None.
+    """
+
+    magnitude: Array
+    error: Array
+    doubt: Array
+    positive: Array
+    negative: Array
+    peak: Array | None
+    unit: Array | None
+
+
+def products(case: Case, operands: Operands, contract: Contract, region: Region | None = None) -> Products:
     """Return the exact result under ``contract``: inputs rounded as it declares, sums exact, output not.
 
     Only experts that a token chose are read. Non-finite inputs propagate as in IEEE 754 (inf * 0 is NaN).
     Memory stays within a few blocks of 64 MiB beside the results.
+
+    Raises:
+        ValueError: the contract scales outputs, and the case's weight scales vary along K.
     """
     region = region or Region.whole(case)
-    shape = (operands.launches, len(region.rows), len(region.columns))
-    split = contract.split_k > 1 and contract.k_tile > 0
-    half = contract.accumulator_format == "fp16"
-    names = ["product", "magnitude", "error", "doubt"]
-    names += ["positive", "negative"] * split + ["peak", "unit"] * half
-    names += ["output_scale"] * (contract.scale_application == "output")
-    results = {name: np.zeros((shape[0] * shape[1], shape[2])) for name in names}
-    bias = np.zeros_like(results["product"])
-    biases = bias_values(case, operands)
+    sums = _collect(case, operands, contract, region, _products_of)
+    return Products(region, sums["product"], sums["bias"], sums.get("output_scale"))
+
+
+def reference(case: Case, operands: Operands, contract: Contract, region: Region | None = None) -> Reference:
+    """Return :func:`products` with all that the bound needs."""
+    region = region or Region.whole(case)
     integer = _exact_integers(case, contract)
+    sums = _collect(case, operands, contract, region, partial(_sums_of, integer=integer))
+    with np.errstate(invalid="ignore"):
+        single_terms = {
+            "positive": (sums["magnitude"] + sums["product"]) / 2,
+            "negative": (sums["magnitude"] - sums["product"]) / 2,
+        }
+    optional = dict.fromkeys(("output_scale", "peak", "unit"))
+    return Reference(region=region, **(optional | single_terms | sums))  # type: ignore[arg-type]
+
+
+def _collect(
+    case: Case,
+    operands: Operands,
+    contract: Contract,
+    region: Region,
+    sums_of: Callable[[Factor, Factor, Contract], dict[str, Array]],
+) -> dict[str, Array]:
+    """The sums of all blocks and the bias, each (L, rows, columns)."""
+    shape = (operands.launches, len(region.rows), len(region.columns))
+    flat = (shape[0] * shape[1], shape[2])
+    results = {"bias": np.zeros(flat)}
+    biases = bias_values(case, operands)
     with np.errstate(invalid="ignore", over="ignore"):
         for expert, columns, weight, block in _blocks(case, operands, contract, region):
             place = np.ix_(block.index, columns)
             activation = activation_factor(case, operands, contract, block.launch, block.token)
-            for name, sums in _sums(activation, weight, contract, integer=integer).items():
-                results[name][place] = sums
+            for name, sums in sums_of(activation, weight, contract).items():
+                results.setdefault(name, np.zeros(flat))[place] = sums
             if biases is not None:
-                bias[place] = biases[expert][region.columns[columns]]
-        if not split:
-            results["positive"] = (results["magnitude"] + results["product"]) / 2
-            results["negative"] = (results["magnitude"] - results["product"]) / 2
-    full = {name: array.reshape(shape) for name, array in results.items()}
-    return Reference(
-        region=region,
-        product=full["product"],
-        bias=bias.reshape(shape),
-        magnitude=full["magnitude"],
-        error=full["error"],
-        doubt=full["doubt"],
-        positive=full["positive"],
-        negative=full["negative"],
-        peak=full.get("peak"),
-        unit=full.get("unit"),
-        output_scale=full.get("output_scale"),
-    )
+                results["bias"][place] = biases[expert][region.columns[columns]]
+    return {name: array.reshape(shape) for name, array in results.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,27 +158,33 @@ def _blocks(
                 yield int(number), columns, weight, _Rows(index, launch[index], token[index])
 
 
-def _sums(activation: Factor, weight: Factor, contract: Contract, *, integer: bool) -> dict[str, Array]:
+def _products_of(activation: Factor, weight: Factor, contract: Contract) -> dict[str, Array]:
+    """Products of one block, (rows, columns)."""
+    product = _matmul(activation.along_k, weight.along_k) * _outer_scale(activation, weight)
+    if contract.scale_application != "output":
+        return {"product": product}
+    if weight.row_scale is None:
+        raise ValueError("scale_application='output' needs channel or tensor scales, not group or block")
+    return {"product": product, "output_scale": np.broadcast_to(weight.row_scale, product.shape)}
+
+
+def _sums_of(activation: Factor, weight: Factor, contract: Contract, *, integer: bool) -> dict[str, Array]:
     """All sums over K of one block, (rows, columns)."""
     a, w = activation.along_k, weight.along_k
     k = a.shape[1]
     scale = _outer_scale(activation, weight)
-    product = _matmul(a, w) * scale
-    magnitude = _matmul(np.abs(a), np.abs(w)) * np.abs(scale)
-    sums = {"product": product, "magnitude": magnitude}
-    sums["error"] = (8 * np.abs(product) if integer else (k + 8) * magnitude) * _DOUBLE_ROUNDOFF
+    sums = _products_of(activation, weight, contract)
+    sums["magnitude"] = _matmul(np.abs(a), np.abs(w)) * np.abs(scale)
+    relative = 8 * np.abs(sums["product"]) if integer else (k + 8) * sums["magnitude"]
+    sums["error"] = relative * _DOUBLE_ROUNDOFF
     sums["doubt"] = _doubt(activation, weight) * np.abs(scale)
     if contract.split_k > 1 and contract.k_tile > 0:
-        sums["positive"], sums["negative"] = np.zeros_like(product), np.zeros_like(product)
+        sums["positive"], sums["negative"] = np.zeros_like(scale), np.zeros_like(scale)
         for first in range(0, k, contract.k_tile):
             tile = slice(first, first + contract.k_tile)
-            partial = _matmul(a[:, tile], w[:, tile]) * scale
-            sums["positive"] += np.maximum(partial, 0)
-            sums["negative"] += np.maximum(-partial, 0)
-    if contract.scale_application == "output":
-        if weight.row_scale is None:
-            raise ValueError("only channel and tensor scales can be applied to the output")
-        sums["output_scale"] = np.broadcast_to(weight.row_scale, product.shape)
+            tile_sum = _matmul(a[:, tile], w[:, tile]) * scale
+            sums["positive"] += np.maximum(tile_sum, 0)
+            sums["negative"] += np.maximum(-tile_sum, 0)
     if contract.accumulator_format == "fp16":
         raw, raw_weight = activation.multiplier, weight.multiplier
         total = _matmul(np.abs(raw), np.abs(raw_weight))

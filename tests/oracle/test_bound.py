@@ -49,6 +49,7 @@ def from_terms(terms: Array, bias: float = 0.0) -> Reference:
         negative=one(np.maximum(-terms, 0).sum()),
         peak=None,
         unit=None,
+        output_scale=None,
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from humming_conformance.formats import element_format
 from humming_conformance.oracle.contract import Contract
 from humming_conformance.oracle.dequantize import exact_activation, exact_weight, round_input
-from humming_conformance.oracle.reference import reference
+from humming_conformance.oracle.reference import products, reference
 from humming_conformance.oracle.region import Region
 from humming_conformance.oracle.spot_check import spot_check
 from humming_conformance.problems import Case, build_operands, parse_case
@@ -222,6 +222,29 @@ def test_spot_check_sees_a_wrong_reference() -> None:
     result = reference(case, operands, Contract("bf16"))
     wrong = replace(result, product=result.product * (1 + 1e-9))
     assert spot_check(case, operands, Contract("bf16"), wrong) > 1
+
+
+@pytest.mark.parametrize("case_id", SCHEMES)
+def test_products_are_the_references(case_id: str) -> None:
+    """What equality and the quality floor judge by is the reference without the bound's sums."""
+    case = parse_case(case_id)
+    operands = build_operands(case)
+    contract = rounded_weight(case.output)
+    short, full = products(case, operands, contract), reference(case, operands, contract)
+    assert np.array_equal(short.value, full.value)
+
+
+def test_output_scales_are_those_of_channels() -> None:
+    """A contract that scales outputs gets each column's scale; with group scales it is refused."""
+    contract = Contract("bf16", scale_application="output", sources={"scale_application": "this test"})
+    case = parse_case("dense-w_int8.channel.bf16-a_bf16-m2.n6.k16-random")
+    operands = build_operands(case)
+    scales = products(case, operands, contract).output_scale
+    assert scales is not None
+    assert np.array_equal(scales[0, 1], element_format("bf16").decode(operands.weight_scale[0, :, 0]))
+    grouped = parse_case("dense-w_int8.g16.bf16-a_bf16-m2.n6.k32-random")
+    with pytest.raises(ValueError, match="channel or tensor"):
+        products(grouped, build_operands(grouped), contract)
 
 
 def test_one_hot_rows_take_the_short_way() -> None:
