@@ -64,9 +64,10 @@ def judge_numerics(subject: Subject, case: Case, evidence: NumericsEvidence) -> 
         reason = f"operands differ: built here {operands.digest()[:12]}, in the kernel process {evidence.digest[:12]}"
         return Verdict(subject, "numerics", "error", reason, reason, (Ruling("operands", "error", reason),))
     contract = evidence.contract
-    exact = is_exact(contract, REGIMES[case.regime].exact_bits, bias=case.problem.bias)
+    regime = REGIMES[case.regime]
+    exact = is_exact(contract, regime.exact_bits, bias=case.problem.bias)
     region = judged_region(case, operands)
-    comparison = compare(case, operands, contract, evidence.output, exact=exact, region=region)
+    comparison = compare(case, operands, contract, evidence.output, exact=exact, region=region, floor=regime.has_floor)
     rulings = [
         _ruling("owned memory", "; ".join(evidence.trouble[:3])),
         _ruling("exact" if exact else "bound", _wrong_text(comparison)),

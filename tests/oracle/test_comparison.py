@@ -167,7 +167,7 @@ def test_region_limits_what_is_judged() -> None:
 
 def test_quality_floor_holds_for_any_contract() -> None:
     """A contract loose enough to excuse fp8 weights is met, and the floor refuses the output all the same."""
-    case = parse_case("dense-w_int8.channel.bf16-a_bf16-m8.n16.k256-random")
+    case = parse_case("dense-w_int8.channel.bf16-a_bf16-m16.n16.k256-random")
     operands = build_operands(case)
     loose = Contract("bf16", weight_input="fp8_e4m3", sources={"weight_input": "this test"})
     comparison = compare(case, operands, loose, right_output(case, operands, loose), exact=False)
@@ -177,6 +177,22 @@ def test_quality_floor_holds_for_any_contract() -> None:
     assert quality.error > quality.limit >= 2 * quality.qdq_error
     assert quality.relative_error > 0.01
     assert not comparison.passed
+
+
+def test_quality_floor_says_nothing_on_a_few_elements() -> None:
+    """The same arithmetic on fewer than 256 elements passes: a ratio of so small norms is chance; infinity isn't."""
+    case = parse_case("dense-w_int8.channel.bf16-a_bf16-m8.n16.k256-random")
+    operands = build_operands(case)
+    loose = Contract("bf16", weight_input="fp8_e4m3", sources={"weight_input": "this test"})
+    output = right_output(case, operands, loose)
+    quality = compare(case, operands, loose, output, exact=False).quality
+    assert quality is not None
+    assert quality.error > quality.limit
+    assert quality.passed
+    output[0, 0, 0] = element_format("bf16").encode(np.inf, overflow="native")
+    quality = compare(case, operands, loose, output, exact=False).quality
+    assert quality is not None
+    assert not quality.passed
 
 
 def test_quality_floor_never_refuses_correct_rounding() -> None:

@@ -97,7 +97,7 @@ def test_nothing_wrong_is_nothing_to_diagnose() -> None:
 
 def test_below_the_quality_floor_is_precision() -> None:
     """Within a loose bound but below the quality floor: precision, and the sentence says so."""
-    case = parse_case("dense-w_int8.channel.bf16-a_bf16-m8.n16.k256-random")
+    case = parse_case("dense-w_int8.channel.bf16-a_bf16-m16.n16.k256-random")
     operands = build_operands(case)
     loose = Contract("bf16", weight_input="fp8_e4m3", sources={"weight_input": "this test"})
     comparison = compare(case, operands, loose, model.run(case, operands, loose), exact=False)

@@ -39,7 +39,7 @@ def test_power_of_two_scales_stay_exact():
 
 
 def test_channel_scale_is_applied_to_the_sum():
-    """A channel scale meets the accumulator, and no rounding before it is allowed."""
+    """A channel scale multiplies the sum after that was rounded to the output format."""
     contract = _contract("dense-w_int4.channel.bf16-a_bf16-m16.n256.k512-random")
     assert contract.scale_application == "output"
     assert contract.weight_input == "exact"
