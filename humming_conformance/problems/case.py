@@ -6,6 +6,7 @@ A case says nothing about kernels or devices; its one text form is in :mod:`.ids
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,6 +18,7 @@ from humming_conformance.formats import (
     ZeroPoint,
     element_format,
 )
+from humming_conformance.problems.distributions import DISTRIBUTIONS
 
 ProblemKind = Literal["dense", "moe_indexed", "moe_grouped_contiguous", "moe_grouped_masked"]
 
@@ -27,10 +29,21 @@ PROBLEM_KINDS: tuple[ProblemKind, ...] = (
     "moe_grouped_masked",
 )
 OUTPUT_FORMATS = ("bf16", "fp16")
+#: What a source and each call option are made of, so that an id stays one word for ``-k`` and a file name.
+_OPTION_WORD = re.compile(r"[A-Za-z0-9_+]+")
 
 
 class CaseError(ValueError):
     """A scheme, problem or case breaks a rule; the text names the input, the rule and the mend."""
+
+
+def _require_element(what: str, name: str) -> None:
+    """Raise :class:`CaseError` unless ``name`` is the canonical name of a format for matrix elements."""
+    element = element_format(name)
+    if element.name != name:
+        raise CaseError(f"{what} element {name!r} is called {element.name}")
+    if element.bits > 16 or name == "ue8m0":
+        raise CaseError(f"{name} is no {what} element: elements are signed or integer, of at most 16 bits")
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,7 @@ class WeightScheme:
     second_scale: SecondScale = "none"
 
     def __post_init__(self) -> None:
+        _require_element("weight", self.element)
         if self.scale_format not in SCALE_FORMATS:
             raise CaseError(f"scale format {self.scale_format!r} is not one of {', '.join(SCALE_FORMATS)}")
         if self.granularity.kind == "token":
@@ -71,8 +85,8 @@ class WeightScheme:
 class ActivationScheme:
     """How activations (M, K) reach the multiplier.
 
-    16-bit formats have no scale and ``granularity`` None. Others have one scale per matrix (``tensor``), per row
-    (``token``) or per group of K.
+    16-bit formats have no scale and ``granularity`` None. Others have one scale per matrix (``tensor``), per
+    row (``token``) or per group of K.
     """
 
     element: str
@@ -80,13 +94,18 @@ class ActivationScheme:
     scale_format: str = "fp32"
 
     def __post_init__(self) -> None:
+        _require_element("activation", self.element)
         is_16bit = self.element in OUTPUT_FORMATS
-        if is_16bit and self.granularity is not None:
-            raise CaseError(f"{self.element} activations have no scale; leave its granularity out")
+        if is_16bit and (self.granularity is not None or self.scale_format != "fp32"):
+            raise CaseError(f"{self.element} activations have no scale; leave its granularity and format out")
         if not is_16bit and self.granularity is None:
             raise CaseError(f"{self.element} activations need a granularity: tensor, token or gN")
+        if self.scale_format not in SCALE_FORMATS:
+            raise CaseError(f"scale format {self.scale_format!r} is not one of {', '.join(SCALE_FORMATS)}")
         if self.granularity is not None and self.granularity.kind in ("channel", "block"):
-            raise CaseError(f"activations are scaled per tensor, token or group, not per {self.granularity.kind}")
+            raise CaseError(
+                f"activations are scaled per tensor, token or group, not per {self.granularity.kind}"
+            )
 
     @property
     def format(self) -> ElementFormat:
@@ -114,11 +133,17 @@ class Problem:
     def __post_init__(self) -> None:
         if self.kind not in PROBLEM_KINDS:
             raise CaseError(f"problem kind {self.kind!r} is not one of {', '.join(PROBLEM_KINDS)}")
+        if self.distribution not in DISTRIBUTIONS:
+            raise CaseError(
+                f"token distribution {self.distribution!r} is not one of {', '.join(DISTRIBUTIONS)}"
+            )
         for name in ("m", "n", "k", "top_k"):
             if getattr(self, name) < 1:
                 raise CaseError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if (self.kind == "dense") != (self.experts == 0):
-            raise CaseError(f"{self.kind} with {self.experts} experts: dense has none, every MoE kind at least 1")
+            raise CaseError(
+                f"{self.kind} with {self.experts} experts: dense has none, every MoE kind at least 1"
+            )
         if self.experts and self.top_k > self.experts:
             raise CaseError(f"top_k {self.top_k} is more than the {self.experts} experts")
         if not self.experts and (self.top_k != 1 or self.distribution != "balanced"):
@@ -134,8 +159,8 @@ class Problem:
 class Case:
     """One thing to judge: scheme x problem x source x call x regime x seed.
 
-    ``source`` (a checkpoint layout) and ``call`` (how the kernel is called) are sorted option words; empty means
-    neutral operands and the plain call.
+    ``source`` (a checkpoint layout) and ``call`` (how the kernel is called) are sorted option words; empty
+    means neutral operands and the plain call.
     """
 
     weight: WeightScheme
@@ -154,12 +179,18 @@ class Case:
             raise CaseError(f"output format {self.output!r} is not one of {', '.join(OUTPUT_FORMATS)}")
         if self.activation.granularity is None and self.output != self.activation.element:
             raise CaseError(
-                f"output {self.output} with {self.activation.element} activations: 16-bit activations fix the output format"
+                f"output {self.output} with {self.activation.element} activations: "
+                "16-bit activations fix the output format"
             )
         if self.seed < 0:
             raise CaseError(f"seed {self.seed} is negative; seeds count from 0")
-        if tuple(sorted(self.call)) != self.call:
-            raise CaseError(f"call options {self.call} are not sorted")
+        if tuple(sorted(set(self.call))) != self.call:
+            raise CaseError(f"call options {self.call} are not sorted, each once")
+        for word in (self.source, *self.call) if self.source else self.call:
+            if not _OPTION_WORD.fullmatch(word):
+                raise CaseError(
+                    f"source or call option {word!r} is not made of letters, digits, _ and + alone"
+                )
 
     @property
     def default_output(self) -> str:

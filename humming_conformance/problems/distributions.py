@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Token distributions: how many rows each expert of a MoE problem gets.
 
-An entry maps (rows, experts) to counts that sum to ``rows``; which rows go where is a permutation keyed by the case.
-A token may meet one expert in two of its slots (when one expert takes all rows, it must): a GEMM doesn't mind.
+An entry maps (rows, experts) to counts that sum to ``rows``; which rows go where is a permutation keyed by
+the case. A token may meet one expert in two of its slots (when one expert takes all rows, it must): a GEMM
+doesn't mind.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ DISTRIBUTIONS: dict[str, Callable[[int, int], list[int]]] = {
     "balanced": lambda rows, experts: _spread(rows, experts, [1] * experts),
     "skewed": lambda rows, experts: _spread(rows, experts, [840 // (e + 1) + 1 for e in range(experts)]),
     "one": lambda rows, experts: [0] * (experts - 1) + [rows],
-    "empty_first": _without(lambda experts: range(0, max(1, experts // 4))),
+    "empty_first": _without(lambda experts: range(max(1, experts // 4))),
     "empty_middle": _without(lambda experts: range(experts // 2, experts // 2 + max(1, experts // 4))),
     "empty_last": _without(lambda experts: range(experts - max(1, experts // 4), experts)),
     "tile_edges": _tile_edges,
-    "high": _without(lambda experts: range(0, experts - max(1, experts // 4))),
+    "high": _without(lambda experts: range(experts - max(1, experts // 4))),
 }

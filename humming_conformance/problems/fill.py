@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from math import frexp
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from humming_conformance.formats import ElementFormat, ExponentFormat, FloatFormat
 from humming_conformance.problems.words import Array, Arrays
@@ -14,8 +16,20 @@ from humming_conformance.problems.words import Array, Arrays
 def max_exponent(element: ElementFormat) -> int:
     """Exponent of the largest binade that is whole: every mantissa in it is finite."""
     exponent = frexp(element.maximum)[1] - 1
-    whole = isinstance(element, ExponentFormat) or element.maximum == (2.0 - 2.0 * element.unit_roundoff) * 2.0**exponent
+    whole = (
+        isinstance(element, ExponentFormat)
+        or element.maximum == (2.0 - 2.0 * element.unit_roundoff) * 2.0**exponent
+    )
     return exponent if whole else exponent - 1
+
+
+def min_exponent(element: ElementFormat) -> int:
+    """Exponent of the smallest binade that :func:`float_code` draws from."""
+    if isinstance(element, ExponentFormat):
+        return -126
+    if not isinstance(element, FloatFormat):
+        raise TypeError(f"{element.name} is no float format")
+    return element.min_exponent
 
 
 def any_code(words: Array, arrays: Arrays, element: ElementFormat) -> Array:
@@ -23,20 +37,21 @@ def any_code(words: Array, arrays: Arrays, element: ElementFormat) -> Array:
     return take(words, arrays, finite_codes(element))
 
 
-def finite_codes(element: ElementFormat) -> np.ndarray:
+def finite_codes(element: ElementFormat) -> NDArray[np.int64]:
     """All codes of a format of at most 16 bits but NaN and infinities, ascending."""
-    codes = np.arange(1 << element.bits)
+    codes = np.arange(1 << element.bits, dtype=np.int64)
     return codes[np.isfinite(element.decode(codes))]
 
 
-def codes_where(element: ElementFormat, step: float, limit: float) -> np.ndarray:
-    """The codes whose values are multiples of ``step`` of at most ``limit`` in magnitude; ±0 count once each."""
+def codes_where(element: ElementFormat, step: float, limit: float) -> NDArray[np.int64]:
+    """The codes of multiples of ``step`` of at most ``limit`` in magnitude; +0 and -0 both count."""
     codes = finite_codes(element)
     values = element.decode(codes)
-    return codes[(np.abs(values) <= limit) & (np.mod(values, step) == 0)]
+    wanted: NDArray[np.bool_] = (np.abs(values) <= limit) & (np.mod(values, step) == 0)
+    return codes[wanted]
 
 
-def take(words: Array, arrays: Arrays, table: np.ndarray) -> Array:
+def take(words: Array, arrays: Arrays, table: NDArray[Any]) -> Array:
     """Entries of a small table, chosen evenly by the words."""
     if len(table) == 1 << int(np.log2(len(table))) and np.array_equal(table, np.arange(len(table))):
         return words & (len(table) - 1)
@@ -45,7 +60,6 @@ def take(words: Array, arrays: Arrays, table: np.ndarray) -> Array:
 
 def float_code(
     words: Array,
-    arrays: Arrays,
     element: ElementFormat,
     low: int,
     high: int,
@@ -55,11 +69,11 @@ def float_code(
 ) -> Array:
     """Normal floats with an exponent uniform in [low, high] (clamped to the format) and a uniform mantissa.
 
-    ``mantissa_bits`` keeps only that many leading mantissa bits. Bits 0…22 of a word feed the mantissa, 23…30 the
-    exponent, 31 the sign.
+    ``mantissa_bits`` keeps only that many leading mantissa bits. Bits 0…22 of a word feed the mantissa, 23…30
+    the exponent, 31 the sign.
     """
     if isinstance(element, ExponentFormat):
-        low, high = max(low, -126), min(high, 127)
+        low, high = max(low, min_exponent(element)), min(high, 127)
         return 127 + low + ((words >> 23) & 0xFF) % (high - low + 1)
     if not isinstance(element, FloatFormat):
         raise TypeError(f"{element.name} is no float format")
@@ -84,6 +98,6 @@ def power_of_two(exponent: Array, element: ElementFormat) -> Array:
 
 
 def typical_exponent(element: ElementFormat) -> int:
-    """log2, rounded up, of the magnitudes that ``random`` draws for a format: a scale of its inverse gives about 1."""
+    """log2, rounded up, of the magnitudes that ``random`` draws: a scale of its inverse gives about 1."""
     wide = element.is_float and element.maximum > 64
     return 3 if wide else frexp(element.maximum)[1]

@@ -4,7 +4,8 @@
 An id is a row of parts joined by ``-``, in fixed order, defaults left out::
 
     kind  w_ELEMENT.GRANULARITY.SCALE[.zp|.fzp][.s2tensor|.s2channel]  a_ELEMENT[.tensor|.token|.gN][.SCALE]
-    [o_OUTPUT]  mM.nN.kK[.eE.topT[.DISTRIBUTION]]  [bias]  [src_SOURCE]  [call_OPTION[.OPTION...]]  REGIME  [sSEED]
+    [o_OUTPUT]  mM.nN.kK[.eE.topT[.DISTRIBUTION]]  [bias]  [src_SOURCE]  [call_OPTION[.OPTION...]]
+    REGIME  [sSEED]
 """
 
 from __future__ import annotations
@@ -36,7 +37,19 @@ from humming_conformance.problems.regimes import REGIMES
 _ZERO_POINT_WORDS: dict[str, ZeroPoint] = {"zp": "integer", "fzp": "float"}
 _SECOND_SCALE_WORDS: dict[str, SecondScale] = {"s2tensor": "tensor", "s2channel": "channel"}
 _SHAPE = re.compile(r"m(\d+)\.n(\d+)\.k(\d+)(?:\.e(\d+)\.top(\d+)(?:\.(\w+))?)?")
-_ELEMENT_HINTS = ("int2", "int3", "int4", "int8", "uint4", "uint8", "fp4_e2m1", "fp6_e2m3", "fp6_e3m2", "fp8_e4m3", "bf16")
+_ELEMENT_HINTS = (
+    "int2",
+    "int3",
+    "int4",
+    "int8",
+    "uint4",
+    "uint8",
+    "fp4_e2m1",
+    "fp6_e2m3",
+    "fp6_e3m2",
+    "fp8_e4m3",
+    "bf16",
+)
 
 
 class CaseIdError(CaseError):
@@ -84,18 +97,22 @@ def parse_case(text: str, known: Iterable[str] = ()) -> Case:
         known: ids to look among for the nearest valid one when ``text`` is wrong.
 
     Raises:
-        CaseIdError: the text breaks the grammar or a rule of the case; the message names the part at fault, the rule
-            and the nearest valid id.
+        CaseIdError: the text breaks the grammar or a rule of the case; the message names the part at fault,
+            the rule and the nearest valid id.
     """
     try:
         case = _parse(text)
-        if format_case(case) != text:
-            raise CaseError(f"it is written {format_case(case)!r}: defaults are left out, parts in fixed order")
-        return case
+        _require_canonical(case, text)
     except (CaseError, FormatError) as error:
         nearest = _nearest(text, known)
         hint = f"; nearest valid id: {nearest}" if nearest else "; see docs/case_ids.md"
         raise CaseIdError(f"case id {text!r}: {error}{hint}") from error
+    return case
+
+
+def _require_canonical(case: Case, text: str) -> None:
+    if format_case(case) != text:
+        raise CaseError(f"it is written {format_case(case)!r}: defaults are left out, parts in fixed order")
 
 
 def _parse(text: str) -> Case:
@@ -123,7 +140,9 @@ def _parse(text: str) -> Case:
     source = parts.pop(0)[4:] if parts and parts[0].startswith("src_") else ""
     call = tuple(parts.pop(0)[5:].split(".")) if parts and parts[0].startswith("call_") else ()
     if len(parts) != 1:
-        raise CaseError(f"the parts {parts} after the shape are not one regime (bias, src_ and call_ come before it)")
+        raise CaseError(
+            f"the parts {parts} after the shape are not one regime (bias, src_ and call_ come before it)"
+        )
     regime = REGIMES[_choice(parts[0], REGIMES, "regime")]
     problem = Problem(kind, m, n, k, experts, top_k if experts else 1, distribution, bias)  # type: ignore[arg-type]  # checked by _choice
     case = Case(weight, activation, problem, regime.name, output, source, call, seed)
@@ -172,12 +191,23 @@ def _choice(word: str, valid: Iterable[str], what: str) -> str:
 
 
 def _nearest(text: str, known: Iterable[str]) -> str:
-    """The valid id that looks most like ``text``: among ``known``, else ``text`` with each word replaced by its
-    nearest valid one, if that is an id."""
+    """The valid id that looks most like ``text``, or an empty string.
+
+    It is one of ``known``, else ``text`` with each word replaced by its nearest valid one, if that is an id.
+    """
     close = difflib.get_close_matches(text, list(known), n=1, cutoff=0.6)
     if close:
         return close[0]
-    vocabulary = [*PROBLEM_KINDS, *REGIMES, *DISTRIBUTIONS, *SCALE_FORMATS, *_ELEMENT_HINTS, "channel", "tensor", "token"]
+    vocabulary = [
+        *PROBLEM_KINDS,
+        *REGIMES,
+        *DISTRIBUTIONS,
+        *SCALE_FORMATS,
+        *_ELEMENT_HINTS,
+        "channel",
+        "tensor",
+        "token",
+    ]
     vocabulary += [*_ZERO_POINT_WORDS, *_SECOND_SCALE_WORDS, "bias"]
 
     def mend(word: str) -> str:

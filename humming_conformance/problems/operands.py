@@ -17,11 +17,13 @@ Codes = NDArray[Any]
 class Operands:
     """Everything a kernel is given, as element codes; E is 1 for dense problems, L counts launches.
 
-    A launch is one call of the kernel; only ``readout`` needs more than one. Weights are shared by all launches.
+    A launch is one call of the kernel; only ``readout`` needs more than one. Weights are shared by all
+    launches.
 
     Attributes:
         weight: (E, N, K) codes of the weight format.
-        weight_scale: (E, rows, columns) codes of the weight's scale format; rows, columns as the granularity says.
+        weight_scale: (E, rows, columns) codes of the weight's scale format; rows, columns as the granularity
+            says.
         zero_point: (E, N, groups) uint8 codes (integer) or codes of the output format (float), or None.
         weight_scale_2: (E, 1) fp32 codes (tensor) or (E, N) codes of the output format (channel), or None.
         activation: (L, M, K) codes of the activation format.

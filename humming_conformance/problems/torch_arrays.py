@@ -16,7 +16,11 @@ from numpy.typing import NDArray
 from humming_conformance.problems.operands import Operands
 from humming_conformance.problems.words import Array
 
-_DTYPES = {np.dtype(np.uint8): torch.uint8, np.dtype(np.uint16): torch.uint16, np.dtype(np.uint32): torch.uint32}
+_DTYPES = {
+    np.dtype(np.uint8): torch.uint8,
+    np.dtype(np.uint16): torch.uint16,
+    np.dtype(np.uint32): torch.uint32,
+}
 
 
 class TorchArrays:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counter-based random words: Philox4x32-10, the same bits on any machine, in NumPy or on a device.
 
-Word ``i`` of a stream depends on nothing but the stream's key and ``i``, so tensors can be made in any order, in
-pieces, or on a GPU. Reference: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+Word ``i`` of a stream depends on nothing but the stream's key and ``i``, so tensors can be made in any order,
+in pieces, or on a GPU. Reference: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+SC 2011.
 
-All arithmetic is int64 with 32-bit values, because NumPy and torch agree on it: a 64-bit product wraps, and its high
-half is recovered by a shift and a mask.
+All arithmetic is int64 with 32-bit values, because NumPy and torch agree on it: a 64-bit product wraps, and
+its high half is recovered by a shift and a mask.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ class NumpyArrays:
         return np.ascontiguousarray(array).astype(dtype)
 
 
-def philox(counters: tuple[Array, Array, Array, Array], key: tuple[int, int]) -> tuple[Array, Array, Array, Array]:
+def philox(
+    counters: tuple[Array, Array, Array, Array], key: tuple[int, int]
+) -> tuple[Array, Array, Array, Array]:
     """Philox4x32-10 on int64 arrays of 32-bit values; returns four arrays of 32-bit words."""
     c0, c1, c2, c3 = counters
     k0, k1 = key
@@ -100,7 +103,7 @@ class Draw:
         self._case_id = case_id
 
     def words(self, tensor: str, shape: tuple[int, ...]) -> Array:
-        """int64 array of 32-bit words; element with flat index i is word i of the stream (case id, tensor)."""
+        """int64 array of 32-bit words; flat index i holds word i of the stream (case id, tensor)."""
         digest = hashlib.sha256(f"{self._case_id}\n{tensor}".encode()).digest()
         key = (int.from_bytes(digest[0:4], "little"), int.from_bytes(digest[4:8], "little"))
         count = int(np.prod(shape))

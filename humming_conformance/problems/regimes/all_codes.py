@@ -15,7 +15,7 @@ _UE8M0_EDGES = (0, 1, 127, 128, 254, 255)
 
 
 def edge_codes(element: ElementFormat) -> np.ndarray:
-    """All finite codes of a narrow format; of a 16-bit float ±0, ±1 and both ends of subnormals and a safe range."""
+    """All finite codes of a narrow format; of a 16-bit float ±0, ±1 and the ends of what is safe."""
     if element.bits <= 8:
         return fill.finite_codes(element)
     tiny = element.smallest_subnormal
@@ -25,12 +25,16 @@ def edge_codes(element: ElementFormat) -> np.ndarray:
 
 
 class AllCodes(Readout):
-    """One-hot rows whose single value runs through the activation codes; weights run through all codes in every
-    lane; every eighth row's ue8m0 scales run through the format's ends. One product an output, so no cancellation."""
+    """One-hot rows, so that an output is one product and nothing cancels.
+
+    The single value runs through the activation codes, launch by launch; each row of weights runs through all
+    codes; every eighth row's ue8m0 scales run through the format's ends.
+    """
 
     name = "all_codes"
     fault = "a code, subnormal, signed zero, extreme or scale byte that is decoded wrongly"
     exact_bits = None
+    has_floor = False
 
     def weight(self) -> Array:
         table = fill.finite_codes(self.weight_format)
@@ -55,9 +59,9 @@ class AllCodes(Readout):
         codes = self.arrays.constant(edge_codes(self.activation_format))
         launch = self.arrays.arange(0, self.launches).reshape(-1, 1, 1)
         token = self.arrays.arange(0, self.case.problem.m).reshape(1, -1, 1)
-        return hot * codes[(launch * 7 + token) % len(codes)]
+        return hot * codes[(launch * self.case.problem.m + token) % len(codes)]
 
     def activation_scale(self) -> Array:
         words = self.draw.words("activation_scale", self.activation_scale_shape)
         scale_format = element_format(self.case.activation.scale_format)
-        return fill.float_code(words, self.arrays, scale_format, -6, 0, signed=False)
+        return fill.float_code(words, scale_format, -6, 0, signed=False)

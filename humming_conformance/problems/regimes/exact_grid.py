@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sparse small integers on one grid: every partial sum is exact in any order, split and 16-bit reduction included."""
+"""Sparse small integers on one grid: partial sums are exact in any order, split and 16-bit reduction."""
 
 from __future__ import annotations
 
@@ -16,29 +16,33 @@ _LIMIT = 15
 
 
 def grid_step(element: ElementFormat) -> float:
-    """The step of which weights are small multiples: 1, or 1/2 for formats that end below 8."""
-    return 1.0 if element.maximum >= 8 or element.bits < 4 else 0.5
+    """The step of which weights are small multiples: 1, or 1/2 for float formats that end below 8."""
+    return 1.0 if element.is_integer or element.maximum >= 8 or element.bits < 4 else 0.5
 
 
 class ExactGrid(Regime):
-    """Few activations of ±1 a row, weights of at most 15 steps, scales of 1 and 2: sum of |products| <= 2^8 steps.
+    """Few activations of ±1 a row, weights of at most 15 steps, scales 1 and 2; sum of |products| <= 2^8.
 
-    Rows differ by a power of two where activations have scales. Nonzero columns are drawn one from each of equal
-    stretches of K, so that every split and every stretch of groups takes part; row 0 has column K-1.
+    Rows differ by a power of two where activations have scales. Nonzero columns are drawn one from each of
+    equal stretches of K, so that every split and every stretch of groups takes part; row 0 has column K-1.
     """
 
     name = "exact_grid"
-    fault = "lost, doubled or misplaced partial sums: splits, reductions, tails, accumulation of several groups"
+    fault = (
+        "lost, doubled or misplaced partial sums: splits, reductions, tails, accumulation of several groups"
+    )
     exact_bits = 8
 
     @classmethod
     def refuses(cls, case: Case) -> str:
+        if case.activation.format.maximum < 1:
+            return f"{case.activation.element} activations have no 1"
         codes = fill.codes_where(case.weight.format, grid_step(case.weight.format), _LIMIT)
         return "" if len(codes) > 1 else f"{case.weight.element} has no small integers for {cls.name}"
 
     @property
     def nonzeros(self) -> int:
-        """Nonzero activations a row: products, and a bias of at most 16 steps, stay within 2^exact_bits steps."""
+        """Nonzero activations a row, such that products and a bias of 16 steps stay within 2^exact_bits."""
         per_product = _LIMIT * 2 * (2 if self._grouped_activations else 1)
         if self.case.weight.second_scale != "none":
             per_product *= 2
@@ -73,7 +77,9 @@ class ExactGrid(Regime):
 
     def weight_scale_2(self) -> Array:
         if self.case.weight.second_scale == "tensor":
-            return fill.power_of_two(self.draw.words("weight_scale_2", (self.experts, 1)) % 2, element_format("fp32"))
+            return fill.power_of_two(
+                self.draw.words("weight_scale_2", (self.experts, 1)) % 2, element_format("fp32")
+            )
         words = self.draw.words("weight_scale_2", (self.experts, self.case.problem.n))
         return fill.power_of_two(words % 2, self.output_format)
 

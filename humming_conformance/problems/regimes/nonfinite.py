@@ -11,7 +11,7 @@ from humming_conformance.problems.words import Array
 
 
 class Nonfinite(Regime):
-    """Random operands; every fourth row has a NaN, every fourth an infinity of either sign, at a drawn column."""
+    """Random operands; of each four rows one has a NaN, one +inf, one -inf, at a drawn column."""
 
     name = "nonfinite"
     fault = "non-finite values swallowed, clamped, or leaked into rows that have none"

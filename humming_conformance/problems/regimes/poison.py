@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from humming_conformance.problems.case import Case
+from humming_conformance.problems.distributions import DISTRIBUTIONS
 from humming_conformance.problems.regimes.regime import Regime
 from humming_conformance.problems.words import Array
 
@@ -13,8 +14,8 @@ from humming_conformance.problems.words import Array
 class Poison(Regime):
     """Random operands; experts without rows have NaN scales and NaN biases.
 
-    Memory outside the operands (padding rows, unowned rows, what lies behind the output) is poisoned by the execution
-    of every regime; here the operands themselves are.
+    Memory outside the operands (padding rows, unowned rows, what lies behind the output) is poisoned by the
+    execution of every regime; here the operands themselves are.
     """
 
     name = "poison"
@@ -22,8 +23,14 @@ class Poison(Regime):
 
     @classmethod
     def refuses(cls, case: Case) -> str:
-        if case.problem.experts < 2:
-            return "poison needs experts that no token chose; use a MoE problem with a distribution that leaves some"
+        problem = case.problem
+        counts = (
+            DISTRIBUTIONS[problem.distribution](problem.rows, problem.experts) if problem.experts else [1]
+        )
+        if min(counts):
+            return (
+                "poison needs an expert without rows; use a MoE problem with a distribution that leaves one"
+            )
         return ""
 
     def _poisoned(self, codes: Array, nan_code: int) -> Array:

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from humming_conformance.formats import element_format
 from humming_conformance.problems import fill
+from humming_conformance.problems.case import Case
 from humming_conformance.problems.regimes.regime import Regime
 from humming_conformance.problems.words import Array
 
@@ -15,14 +18,21 @@ from humming_conformance.problems.words import Array
 class Readout(Regime):
     """Each row has a single 1, so each output is one dequantized weight, rounded once.
 
-    Launch l of a dense problem reads columns l*M … l*M+M-1. With experts, the routing of launch l is that of launch
-    0 with every expert number raised by l (mod E): after E launches each token has met every expert with the same
-    column, so every expert's every column is read at the case's own M and counts.
+    Launch l of a dense problem reads columns l*M … l*M+M-1. With experts, the routing of launch l is that of
+    launch 0 with every expert number raised by l (mod E): after E launches each token has met every expert
+    with the same column, so every expert's every column is read at the case's own M and counts.
     """
 
     name = "readout"
     fault = "wrong code, scale, zero point, packing order, permutation or padding of any single weight"
-    exact_bits = 1
+    exact_bits: ClassVar[int | None] = 1
+
+    @classmethod
+    def refuses(cls, case: Case) -> str:
+        """An activation format must have a 1."""
+        if case.activation.format.maximum < 1:
+            return f"{case.activation.element} activations have no 1 to read a weight with"
+        return ""
 
     @property
     def launches(self) -> int:
@@ -45,7 +55,7 @@ class Readout(Regime):
     def weight_scale(self) -> Array:
         """Three binades around 1 with all of the first seven mantissa bits: neighbours differ."""
         words = self.draw.words("weight_scale", self.scale_shape)
-        return fill.float_code(words, self.arrays, self.scale_format, -1, 1, signed=False, mantissa_bits=7)
+        return fill.float_code(words, self.scale_format, -1, 1, signed=False, mantissa_bits=7)
 
     def weight_scale_2(self) -> Array:
         """Powers of two."""
@@ -63,4 +73,4 @@ class Readout(Regime):
     def bias(self) -> Array:
         """±1, ±2: sums with a weight of few bits stay exact in fp32."""
         words = self.draw.words("bias", (self.experts, self.case.problem.n))
-        return fill.float_code(words, self.arrays, self.output_format, 0, 1, signed=True, mantissa_bits=0)
+        return fill.float_code(words, self.output_format, 0, 1, signed=True, mantissa_bits=0)

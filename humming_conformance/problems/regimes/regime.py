@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a regime is: a named way to fill operands, and the plain random fill that each regime departs from.
 
-A regime overrides only the tensors that matter for the fault it exposes. Every method returns int64 codes made by
-integer arithmetic from the case's words, so that any array back end gives the same bits.
+A regime overrides only the tensors that matter for the fault it exposes. Every method returns int64 codes
+made by integer arithmetic from the case's words, so that any array back end gives the same bits.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ class Regime:
     name: ClassVar[str]
     #: The fault that this regime exposes and others hide, in one sentence.
     fault: ClassVar[str]
-    #: Significand bits that every partial result needs, if the regime is exact: where partial results are kept in a
-    #: format with at least that many, the output must be bit-equal. None: judged by the bound.
+    #: Significand bits that every partial result needs, if the regime is exact: where partial results are
+    #: kept in a format with at least that many, the output must be bit-equal. None: judged by the bound.
     exact_bits: ClassVar[int | None] = None
+    #: Whether the quality floor says something: an error in norm means little where extremes overflow 16-bit
+    #: formats.
+    has_floor: ClassVar[bool] = True
 
     def __init__(self, case: Case, draw: Draw) -> None:
         self.case = case
@@ -65,23 +68,23 @@ class Regime:
         """Weight scale codes: three binades that make weights of about 1/4, all mantissas."""
         top = -fill.typical_exponent(self.weight_format) - 1
         words = self.draw.words("weight_scale", self.scale_shape)
-        return fill.float_code(words, self.arrays, self.scale_format, top - 2, top, signed=False)
+        return fill.float_code(words, self.scale_format, top - 2, top, signed=False)
 
     def zero_point(self) -> Array:
-        """Zero point codes (E, N, groups): the whole range of the code (integer), or around its middle (float)."""
+        """Zero point codes (E, N, groups): any code (integer), or around the code's middle (float)."""
         words = self.draw.words("zero_point", (self.experts, self.case.problem.n, self.scale_shape[2]))
         if self.case.weight.zero_point == "integer":
             return fill.any_code(words, self.arrays, self.weight_format)
         middle = self.weight_format.bits - 1
-        return fill.float_code(words, self.arrays, self.output_format, middle - 1, middle, signed=False, mantissa_bits=6)
+        return fill.float_code(words, self.output_format, middle - 1, middle, signed=False, mantissa_bits=6)
 
     def weight_scale_2(self) -> Array:
         """Second-level scale codes: fp32 (E, 1), or output format (E, N); two binades."""
         if self.case.weight.second_scale == "tensor":
             words = self.draw.words("weight_scale_2", (self.experts, 1))
-            return fill.float_code(words, self.arrays, element_format("fp32"), -1, 0, signed=False)
+            return fill.float_code(words, element_format("fp32"), -1, 0, signed=False)
         words = self.draw.words("weight_scale_2", (self.experts, self.case.problem.n))
-        return fill.float_code(words, self.arrays, self.output_format, -1, 0, signed=False)
+        return fill.float_code(words, self.output_format, -1, 0, signed=False)
 
     def activation(self) -> Array:
         """Activation codes (L, M, K)."""
@@ -92,10 +95,10 @@ class Regime:
         top = -fill.typical_exponent(self.activation_format)
         words = self.draw.words("activation_scale", self.activation_scale_shape)
         scale_format = element_format(self.case.activation.scale_format)
-        return fill.float_code(words, self.arrays, scale_format, top - 1, top, signed=False)
+        return fill.float_code(words, scale_format, top - 1, top, signed=False)
 
     def expert(self) -> NDArray[np.int32]:
-        """Expert of each token and slot (L, M, top_k): the distribution's counts, shuffled by the case's words."""
+        """Expert of each token and slot (L, M, top_k): the distribution's counts, shuffled by words."""
         problem = self.case.problem
         counts = DISTRIBUTIONS[problem.distribution](problem.rows, problem.experts)
         sorted_experts = np.repeat(np.arange(problem.experts), counts)
@@ -107,7 +110,7 @@ class Regime:
     def bias(self) -> Array:
         """Bias codes (E, N) in the output format, about 1."""
         words = self.draw.words("bias", (self.experts, self.case.problem.n))
-        return fill.float_code(words, self.arrays, self.output_format, -2, 1, signed=True)
+        return fill.float_code(words, self.output_format, -2, 1, signed=True)
 
     # Shared by the fills.
 
@@ -128,7 +131,7 @@ class Regime:
         """All codes of a format without wide range, else four binades around 1, both signs."""
         if not element.is_float or element.maximum <= 64:
             return fill.any_code(words, self.arrays, element)
-        return fill.float_code(words, self.arrays, element, -2, 1, signed=True)
+        return fill.float_code(words, element, -2, 1, signed=True)
 
     def build(self) -> Operands:
         """All operands of the case."""
@@ -147,7 +150,9 @@ class Regime:
             if case.weight.second_scale == "none"
             else store(self.weight_scale_2(), second_format.code_dtype),
             activation=store(self.activation(), self.activation_format.code_dtype),
-            activation_scale=store(self.activation_scale(), activation_scale_format.code_dtype) if scaled else None,
+            activation_scale=store(self.activation_scale(), activation_scale_format.code_dtype)
+            if scaled
+            else None,
             expert=self.expert() if case.problem.experts else None,
             bias=store(self.bias(), self.output_format.code_dtype) if case.problem.bias else None,
         )

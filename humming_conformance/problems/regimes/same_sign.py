@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from humming_conformance.formats import ElementFormat
 from humming_conformance.problems import fill
+from humming_conformance.problems.case import Case
 from humming_conformance.problems.regimes.regime import Regime
 from humming_conformance.problems.words import Array
 
@@ -14,6 +15,14 @@ class SameSign(Regime):
 
     name = "same_sign"
     fault = "biased or unpromoted accumulation, which random signs average away"
+
+    @classmethod
+    def refuses(cls, case: Case) -> str:
+        """Both formats must have a positive value."""
+        for element in (case.weight.format, case.activation.format):
+            if element.maximum <= 0:
+                return f"{element.name} has no positive value"
+        return ""
 
     def weight(self) -> Array:
         return self._positive("weight", self.weight_shape, self.weight_format)
@@ -29,5 +38,5 @@ class SameSign(Regime):
         if not element.is_float or element.maximum <= 64:
             codes = fill.finite_codes(element)
             values = element.decode(codes)
-            return fill.take(words, self.arrays, codes[(values > 0) | (values == element.maximum)])
-        return fill.float_code(words, self.arrays, element, -2, 1, signed=False)
+            return fill.take(words, self.arrays, codes[values > 0])
+        return fill.float_code(words, element, -2, 1, signed=False)
