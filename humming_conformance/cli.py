@@ -40,7 +40,9 @@ def _parser() -> argparse.ArgumentParser:
 
     repro = commands.add_parser("repro", help="judge one subject again and write a script that shows it")
     repro.add_argument("subject", help="kernel:case:device, as reports print it")
-    repro.add_argument("--output", metavar="FILE", type=Path, help="where to write the script (default: repro_<digest>.py)")
+    repro.add_argument(
+        "--output", metavar="FILE", type=Path, help="where to write the script (default: repro_<digest>.py)"
+    )
     repro.set_defaults(command=_repro)
 
     report = commands.add_parser("report", help="one HTML file from a ledger folder")
@@ -64,7 +66,7 @@ def _run_options(options: argparse.Namespace, **more: object) -> RunOptions:
     return RunOptions(kernels=tuple(options.kernel), libraries=libraries, **more)  # type: ignore[arg-type]  # by name
 
 
-def _doctor(options: argparse.Namespace) -> int:
+def _doctor(_options: argparse.Namespace) -> int:
     from humming_conformance.campaign.doctor import doctor_lines
 
     print("\n".join(doctor_lines()))

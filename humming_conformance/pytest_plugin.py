@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,16 @@ from humming_conformance.protocols import Subject, Verdict
 
 _SUITES = (Path(humming_conformance.__file__).parent / "suites").resolve()
 #: What options can be wrong by; each says what is wrong in one sentence.
-_INPUT_ERRORS = {"CaseError", "KernelError", "LedgerError", "LibraryError", "PlanError", "RequirementError", "TierError", "WaiverError"}
+_INPUT_ERRORS = {
+    "CaseError",
+    "KernelError",
+    "LedgerError",
+    "LibraryError",
+    "PlanError",
+    "RequirementError",
+    "TierError",
+    "WaiverError",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,8 +47,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     option("--library", "libraries", "NAME=VERSION|WHEEL|FOLDER: the build to judge", action="append", default=[])
     option("--ledger", "ledger", "new folder for the ledger (default: one below .conformance)", metavar="DIR")
     option("--resume", "resume", "continue the run of this ledger folder", metavar="DIR")
-    option("--waivers", "waivers", "a waiver file of your own (repeat)", action="append", default=[], metavar="FILE")
+    option(
+        "--waivers",
+        "waivers",
+        "a waiver file of your own (repeat)",
+        action="append",
+        default=[],
+        metavar="FILE",
+    )
     option("--require", "require", "KERNEL[:SUITE][=N]: red if fewer were judged", action="append", default=[])
+    option(
+        "--time-limit",
+        "time_limit",
+        "seconds one case may take",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+    )
     option("--strict-verdicts", "strict", "slow and ambiguous are red too", action="store_true")
     option("--conformance-html", "html", "write the report of the run to this file", metavar="FILE")
 
@@ -144,10 +169,11 @@ class _Conformance:
             waiver_files=[Path(file) for file in option.conformance_waivers],
             require=option.conformance_require,
             strict_verdicts=option.conformance_strict,
+            time_limit=option.conformance_time_limit,
         )
         self.html = option.conformance_html
         self.command = config.invocation_params.args
-        self.planned: list[Any] = []
+        self.planned: list[Any] | None = None
         self.crashed: dict[Any, str] = {}
         self.outcome: Any = None
 
@@ -160,14 +186,14 @@ class _Conformance:
             metafunc.parametrize("judged", subjects, ids=subjects, indirect=True)
 
     @pytest.fixture
-    def judged(self, request: pytest.FixtureRequest) -> Iterator[Judged]:
+    def judged(self, request: pytest.FixtureRequest) -> Judged:
         """The settled verdict of the item's subject."""
         from humming_conformance.report import junit_properties
 
         subject = Subject.parse(request.param)
         verdict = self.run.settle(_suite_of(request.node.nodeid), self.run.tasks[subject], self.worker)
         request.node.user_properties += junit_properties(verdict)
-        yield Judged(verdict)
+        return Judged(verdict)
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """What would run and, for the rest, why not."""
@@ -184,7 +210,7 @@ class _Conformance:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
         """Begin the ledger with what the first worker collected; all collect the same."""
-        if not self.planned and ids:
+        if self.planned is None:
             self._begin(ids)
 
     def _begin(self, nodeids: Iterable[str]) -> None:
@@ -218,7 +244,7 @@ class _Conformance:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Merge the ledger and decide the exit status."""
         self.run.close()
-        if self.is_worker or not self.planned:
+        if self.is_worker or self.planned is None:
             return
         stopped = getattr(session, "shouldfail", "") or getattr(session, "shouldstop", "")
         if not stopped and exitstatus == pytest.ExitCode.INTERRUPTED:
@@ -238,7 +264,7 @@ class _Conformance:
         from humming_conformance.report import summary_lines
 
         terminalreporter.section("conformance", "=")
-        width = terminalreporter._tw.fullwidth
+        width = shutil.get_terminal_size().columns
         outcome = self.outcome
         for line in summary_lines(outcome.ledger, outcome.status, stale=outcome.stale, folder=self.folder, width=width):
             terminalreporter.write_line(line)
@@ -246,7 +272,7 @@ class _Conformance:
 
 def _suite_of(nodeid: str) -> str:
     """The suite of an item: the folder that its file is in."""
-    return Path(nodeid.split("::")[0]).parent.name
+    return Path(nodeid.split("::", maxsplit=1)[0]).parent.name
 
 
 def _subject_of(nodeid: str) -> Subject | None:

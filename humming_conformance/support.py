@@ -52,9 +52,7 @@ def support_from_claims(
     if device.kind not in device_kinds:
         return Support("no", f"device kind {device.kind} is not claimed ({', '.join(device_kinds)})")
     if not device.present:
-        return Support(
-            "absent", f"device {device.name} is not present", f"run where there is a {device.kind} device"
-        )
+        return Support("absent", f"device {device.name} is not present", f"run where there is a {device.kind} device")
     if device.kind == "cuda" and device.sm < minimum_sm:
         return Support("no", f"{device.name} is sm_{device.sm}; sm_{minimum_sm} and newer are claimed")
     return Support("yes")

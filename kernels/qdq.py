@@ -163,9 +163,7 @@ class Qdq:
         return gemm_route(state.case, state.device)
 
     def contract(self, case: Case, route: Route) -> Contract:
-        rounded = {
-            "weight_input": "kernels/qdq.py: dequantized weights are rounded to 16 bits before the GEMM"
-        }
+        rounded = {"weight_input": "kernels/qdq.py: dequantized weights are rounded to 16 bits before the GEMM"}
         if case.activation.granularity is not None:
             rounded["activation_input"] = "kernels/qdq.py: so are dequantized activations"
         return gemm_contract(case, route, **rounded)
@@ -183,9 +181,7 @@ def _weight(case: Case, operands: Operands, device: Device) -> _Quantized:
     if operands.zero_point is not None:
         zero_point = decoded(operands.zero_point, "uint8" if scheme.zero_point == "integer" else case.output)
     if operands.weight_scale_2 is not None:
-        second = decoded(operands.weight_scale_2, "fp32" if scheme.second_scale == "tensor" else case.output)[
-            ..., None
-        ]
+        second = decoded(operands.weight_scale_2, "fp32" if scheme.second_scale == "tensor" else case.output)[..., None]
     return _Quantized(
         codes=to_device(operands.weight, scheme.element, device),
         table=decoded(np.arange(1 << scheme.format.bits), scheme.element),

@@ -36,9 +36,7 @@ UNSIGNED_WEIGHTS = tuple(f"uint{bits}" for bits in range(1, 9))
 WEIGHT_GRANULARITIES = ("tensor", "channel", "g*", "b*")
 
 _SPLIT_SOURCE = "cuBLAS does not say how it splits K: 32 slices are assumed to be the most"
-_BATCH_SOURCE = (
-    "docs.pytorch.org/docs/stable/notes/numerical_accuracy.html: a slice of a batch may differ in bits"
-)
+_BATCH_SOURCE = "docs.pytorch.org/docs/stable/notes/numerical_accuracy.html: a slice of a batch may differ in bits"
 
 
 def to_device(codes: NDArray[Any], element: str, device: Device) -> torch.Tensor:
@@ -62,9 +60,7 @@ def use_fp32_reduction() -> None:
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
 
 
-def gemm(
-    activation: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor
-) -> None:
+def gemm(activation: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor) -> None:
     """Write ``activation @ weight.T`` to `out`, rounded, and add the bias there, which rounds again.
 
     Shapes: activation (M, K), weight (N, K), bias (N,), out (M, N); all of one 16-bit dtype.

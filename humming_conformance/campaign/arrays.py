@@ -65,9 +65,7 @@ def new_cases(kernel: str, tier: str, listed: Iterable[str]) -> list[str]:
     space = _space(kernel)
     needed = required(space, tier)
     chosen = [parse_case(text) for text in listed]
-    missing = dict.fromkeys(
-        sorted(missing_coverage(kernel, tier, (case.id for case in chosen)), key=len, reverse=True)
-    )
+    missing = dict.fromkeys(sorted(missing_coverage(kernel, tier, (case.id for case in chosen)), key=len, reverse=True))
     draw = random.Random(f"{space.kernel.name} {tier} {len(chosen)}")  # noqa: S311  # a fixed sequence
     compiled = {_compiled(case) for case in chosen}
 
@@ -82,9 +80,7 @@ def new_cases(kernel: str, tier: str, listed: Iterable[str]) -> list[str]:
         candidates = [*_drawn(space, target, draw), *_variants(space, target, chosen)]
         best = max(candidates, key=worth)
         if not space.claims(best) or parse_case(best.id) != best:
-            raise ValueError(
-                f"{space.kernel.name} refuses {best.id}, though the fields and rules of a claim hold"
-            )
+            raise ValueError(f"{space.kernel.name} refuses {best.id}, though the fields and rules of a claim hold")
         for item in met(factors(best), needed):
             missing.pop(item, None)
         chosen.append(best)
@@ -103,9 +99,7 @@ def _drawn(space: CaseSpace, target: dict[str, str], draw: random.Random) -> Ite
             return
         schemes = [scheme for scheme in space.schemes[size] if _agrees(scheme_values(scheme, size), target)]
         loads = [load for load in space.loads[size] if _agrees(load_values(load), target)]
-        drawn = [
-            (draw.choice(schemes), draw.choice(loads)) for _ in range(_DRAWN if schemes and loads else 0)
-        ]
+        drawn = [(draw.choice(schemes), draw.choice(loads)) for _ in range(_DRAWN if schemes and loads else 0)]
         cases = [make_case(scheme, size, load) for scheme, load in drawn if not refused(load.regime, scheme)]
         found += bool(cases)
         yield from cases

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -25,14 +25,14 @@ from humming_conformance.execution import (
 )
 from humming_conformance.ledger import Planned, Target, Waiver, apply, quarantined
 from humming_conformance.oracle.contract import Contract
-from humming_conformance.protocols import Route, Ruling, Verdict
+from humming_conformance.protocols import Outcome, Route, Ruling, Verdict
 from humming_conformance.verdicts import NumericsEvidence, judge_numerics
 
 #: Seconds one case may take, JIT compilation included.
 TIME_LIMIT = 300.0
 
-#: Exceptions by which an adapter says that it cannot be judged here (not that its kernel is wrong).
-_CANNOT_JUDGE = "CannotJudge"
+#: What is raised in a kernel process when a case can't be judged there, though the kernel may be right.
+_NOT_RUN = ("CannotJudge", "LeaseTimeout")
 
 
 class Judge:
@@ -59,10 +59,11 @@ class Judge:
         """The verdict of the numerics suite on a task."""
         target = target_of(task)
         if task.support.answer != "yes":
-            outcome = "unsupported" if task.support.answer == "no" else "not_run"
+            outcome: Outcome = "unsupported" if task.support.answer == "no" else "not_run"
             mend = f" (mend: {task.support.mend})" if task.support.mend else ""
             reason = task.support.reason + mend
-            return Verdict(task.subject, "numerics", outcome, reason, rulings=(Ruling("support", outcome, reason),))
+            ruling = Ruling("support", outcome, reason)
+            return Verdict(task.subject, "numerics", outcome, reason, rulings=(ruling,))
         parked = quarantined(self._waivers, Planned("numerics", task.subject), target)
         if parked is not None:
             return parked
@@ -72,6 +73,8 @@ class Judge:
             verdict = _failed_to_run(task, error)
         except Exception as error:  # noqa: BLE001  # a fault of the judge costs this verdict, not the run
             verdict = _judge_failed(task, error)
+        if verdict.outcome in ("fail", "error"):
+            verdict = replace(verdict, message=f"{verdict.message}\n{_reproduction(task)}")
         return apply(self._waivers, verdict, target)
 
     def _judged(self, task: Task) -> Verdict:
@@ -83,6 +86,8 @@ class Judge:
             case=task.case.id,
             device=asdict(replace(task.device, index=0)),
             relations=task.case.regime == "random",
+            # Waiting for a GPU that a timing run holds is no hang of the kernel.
+            lease_timeout=self._time_limit / 2,
         )
         value = reply.value
         route = dict(value["route"])
@@ -126,12 +131,12 @@ def target_of(task: Task) -> Target:
         version = Version(task.build.version) if task.build is not None else None
     except InvalidVersion:  # a folder without metadata
         version = None
-    return Target(version, task.device.sm, datetime.datetime.now(tz=datetime.UTC).date())
+    return Target(version, task.device.sm, dt.datetime.now(tz=dt.UTC).date())
 
 
 def _failed_to_run(task: Task, error: ExecutionError) -> Verdict:
     """The verdict of a task that brought nothing back: ``error``, or ``not_run`` where the adapter says why."""
-    if isinstance(error, TaskRaised) and error.type.rpartition(".")[2] == _CANNOT_JUDGE:
+    if isinstance(error, TaskRaised) and error.type.rpartition(".")[2] in _NOT_RUN:
         return Verdict(task.subject, "numerics", "not_run", error.message, str(error))
     kinds = {
         TimeLimit: ("hang", "took longer than its time limit"),
@@ -145,9 +150,22 @@ def _failed_to_run(task: Task, error: ExecutionError) -> Verdict:
         "numerics",
         "error",
         f"{what}: {first}",
-        f"{task.subject}\n{fault}: {error}\nreproduce: humming-conformance repro '{task.subject}'",
+        f"{task.subject}\n{fault}: {error}",
         (Ruling("run", "error", first),),
         {"fault_class": fault},
+    )
+
+
+def _reproduction(task: Task) -> str:
+    """The commands that judge a subject again, as lines."""
+    options = "" if task.kernel.reference.startswith("humming_conformance.") else f" --kernel {task.kernel.reference}"
+    library = task.kernel.kernel.library
+    if library is not None and task.request:
+        options += f" --library {library.module}={task.request}"
+    kernel = options if "--kernel" in options else f" --kernel {task.subject.kernel}{options}"
+    return (
+        f"reproduce: humming-conformance repro '{task.subject}'{options}\n"
+        f"      or: pytest suites --case '{task.subject.case_id}'{kernel}"
     )
 
 

@@ -28,8 +28,13 @@ class KernelError(ValueError):
 
 @dataclass(frozen=True)
 class KernelReference:
-    """An adapter and how a kernel process finds it: ``package.module:attribute``, with the folder to import from
-    when that isn't installed."""
+    """An adapter, and how a kernel process finds it.
+
+    Attributes:
+        kernel: the adapter.
+        reference: ``package.module:attribute``.
+        python_path: the folder to import it from, when it isn't installed.
+    """
 
     kernel: Kernel
     reference: str
@@ -87,17 +92,16 @@ def load_kernel(reference: str, *, search_here: bool = False) -> KernelReference
         raise KernelError(
             f"kernel {reference!r} is no adapter: it lacks {', '.join(missing)}; see docs/tutorial.md for one in full"
         )
-    if not re.fullmatch(r"[a-z0-9_]+", kernel.name):
-        raise KernelError(f"kernel {reference!r} is named {kernel.name!r}; names are lower case letters, digits and _")
+    adapter: Kernel = kernel  # type: ignore[assignment]  # its attributes were checked
+    if not re.fullmatch(r"[a-z0-9_]+", adapter.name):
+        raise KernelError(f"kernel {reference!r} is named {adapter.name!r}; names are lower case letters, digits and _")
     root = Path(module.__file__ or "").resolve().parents[module_name.count(".")]
     installed = module_name.startswith("humming_conformance.")
-    return KernelReference(kernel, reference, () if installed else (str(root),))
+    return KernelReference(adapter, reference, () if installed else (str(root),))
 
 
 def _known_kernels() -> list[KernelReference]:
-    found = []
     package = humming_conformance.kernels
-    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):
-        found.append(load_kernel(f"{package.__name__}.{module.name}:kernel"))
-    found += [load_kernel(point.value) for point in entry_points(group=ENTRY_POINT_GROUP)]
-    return found
+    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    built_in = [load_kernel(f"{package.__name__}.{name}:kernel") for name in names if not name.startswith("_")]
+    return built_in + [load_kernel(point.value) for point in entry_points(group=ENTRY_POINT_GROUP)]

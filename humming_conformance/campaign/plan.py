@@ -47,13 +47,15 @@ class Task:
     device: Device
     support: Support
     build: LibraryBuild | None = None
+    #: The request that ``build`` answers, as ``--library`` was given it; empty for the installed build.
+    request: str = ""
 
 
 def make_plan(options: RunOptions) -> tuple[Task, ...]:
     """Every subject of the run, kernel by kernel in tier order.
 
     Raises:
-        PlanError: unknown device or library name.
+        PlanError: unknown device or library name, or nothing to judge.
         TierError, KernelError, CaseIdError, LibraryError: from what they name.
     """
     references = find_kernels(options.kernels)
@@ -65,15 +67,23 @@ def make_plan(options: RunOptions) -> tuple[Task, ...]:
     for reference in references:
         cases = given or [parse_case(case_id) for case_id in load_tier(options.tier, reference.kernel.name)]
         build, missing = _library(reference, options.libraries)
+        library = reference.kernel.library
+        request = options.libraries.get(library.module, "") if library else ""
         for device in _devices_for(reference, devices):
             for case in cases:
                 support = reference.kernel.support(case, device)
                 if support.answer != "no" and missing is not None:
                     support = missing
                 elif support.answer == "absent" and device is NO_GPU:
-                    support = replace(support, reason=f"{support.reason} ({gpu_problem()})" if gpu_problem() else support.reason)
+                    support = replace(
+                        support,
+                        reason=f"{support.reason} ({gpu_problem()})" if gpu_problem() else support.reason,
+                    )
                 subject = Subject(reference.kernel.name, case.id, device.name)
-                plan.append(Task(subject, case, reference, device, support, build))
+                plan.append(Task(subject, case, reference, device, support, build, request))
+    if not plan:
+        kernels = ", ".join(reference.kernel.name for reference in references)
+        raise PlanError(f"nothing to judge: {kernels} can't run on {', '.join(d.name for d in devices)}; drop --device")
     return tuple(plan)
 
 
@@ -96,9 +106,7 @@ def _devices_for(reference: KernelReference, devices: tuple[Device, ...]) -> lis
     return [NO_GPU] if "cuda" in kernel.device_kinds else []
 
 
-def _library(
-    reference: KernelReference, requests: Mapping[str, str]
-) -> tuple[LibraryBuild | None, Support | None]:
+def _library(reference: KernelReference, requests: Mapping[str, str]) -> tuple[LibraryBuild | None, Support | None]:
     library = reference.kernel.library
     if library is None:
         return None, None

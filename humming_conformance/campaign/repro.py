@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """``repro``: judge one subject again, and write it down as one script for somebody else.
 
-The script carries the launch that shows the failure: operands as codes, the values the judge expects, and the source
-with which the adapter calls its library. It needs numpy, torch and that library, not this project; kernels without
-such a source are called through this project.
+The script carries the launch that shows the failure: operands as codes, the smallest and largest right value of each
+output, and the source with which the adapter calls its library. It needs numpy, torch and that library, not this
+project; kernels without such a source are called through this project.
 """
 
 from __future__ import annotations
@@ -13,16 +13,20 @@ import io
 import zlib
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from humming_conformance.campaign.judge import Judge
 from humming_conformance.campaign.plan import PlanError, RunOptions, Task, make_plan
+from humming_conformance.devices import detect_devices
 from humming_conformance.ledger import replace_text
-from humming_conformance.oracle import reference, round_output
-from humming_conformance.oracle.contract import Contract
-from humming_conformance.problems import Operands, build_operands
+from humming_conformance.oracle import Contract, bound, reference, round_output
+from humming_conformance.problems import Case, Operands, build_operands
 from humming_conformance.protocols import Subject, Verdict
+
+Values = NDArray[np.float32]
 
 _FRAME = '''\
 """{subject}
@@ -41,28 +45,32 @@ o = dict(np.load(io.BytesIO(zlib.decompress(base64.b85decode("""{operands}""")))
 {source}
 
 got = run(o)  # (rows, N) values
-expected = o["expected"]
-wrong = np.argwhere(~((got == expected) | (np.isnan(got) & np.isnan(expected))))
-print(f"{{len(wrong)}} of {{got.size}} elements differ from the exact result rounded to {output}")
+lower, upper = o["lower"], o["upper"]  # {promise}
+wrong = np.argwhere(~((got >= lower) & (got <= upper) | (np.isnan(got) & np.isnan(lower))))
+print(f"{{len(wrong)}} of {{got.size}} elements are wrong")
 for row, column in wrong[:10]:
-    print(f"  [{{row}}, {{column}}] got {{got[row, column]:.9g}}, expected {{expected[row, column]:.9g}}")
+    right = f"{{lower[row, column]:.9g}} to {{upper[row, column]:.9g}}"
+    print(f"  [{{row}}, {{column}}] got {{got[row, column]:.9g}}, right: {{right}}")
 '''
 
-_THROUGH_US = '''\
+_THROUGH_US = """\
 # The kernel comes from humming-conformance itself, which must be installed.
 def run(o):
     from humming_conformance.execution.run_case import run_case
     from humming_conformance.formats import element_format
 
-    reply = run_case(kernel={reference!r}, case={case!r}, device={device!r}, relations=False)
-    return element_format({output!r}).decode(reply["output"][{launch}])'''
+    device = {device!r}
+    reply = run_case(kernel={reference!r}, case={case!r}, device=device, relations=False, lease_timeout=60)
+    return element_format({output!r}).decode(reply["output"][{launch}])"""
 
 
 def reproduce(subject: Subject, options: RunOptions, output: Path | None) -> int:
     """Judge ``subject`` here if this machine can, print the verdict, write the script; returns the exit status.
 
+    It is judged on the device it names where that is here, else on the best one for its kernel.
+
     Raises:
-        PlanError: the subject's device isn't this machine's (``no_gpu`` and other machines' GPUs stand for a GPU).
+        PlanError: the kernel isn't among those named.
     """
     task = _task(subject, options)
     with Judge() as judge:
@@ -82,11 +90,10 @@ def script(task: Task, operands: Operands, verdict: Verdict) -> str:
     case = task.case
     launch = int(verdict.evidence.get("first", {}).get("launch", 0))
     arrays = _one_launch(operands, launch)
-    contract = Contract(case.output)
-    exact = reference(case, operands, contract)
-    arrays["expected"] = round_output(case, contract, exact.product, exact.bias)[launch].astype(np.float32)
+    lower, upper, promise = _right_values(case, operands, verdict)
+    arrays |= {"lower": lower[launch], "upper": upper[launch]}
     packed = io.BytesIO()
-    np.savez(packed, **arrays)
+    np.savez(packed, allow_pickle=False, **arrays)
     source = getattr(task.kernel.kernel, "reproduction", None)
     return _FRAME.format(
         subject=task.subject,
@@ -96,18 +103,41 @@ def script(task: Task, operands: Operands, verdict: Verdict) -> str:
         activation=case.activation.element,
         operands=base64.b85encode(zlib.compress(packed.getvalue(), 9)).decode(),
         source=source(case, verdict.evidence.get("route")) if source else _through_us(task, launch),
-        output=case.output,
+        promise=promise,
     )
+
+
+def _right_values(case: Case, operands: Operands, verdict: Verdict) -> tuple[Values, Values, str]:
+    """The smallest and largest right outputs, fp32 (L, rows, N), and what promises them.
+
+    Without a verdict of this machine the contract isn't known: then the result rounded once is all that can be said.
+    """
+    fields_of_contract = verdict.evidence.get("contract_fields")
+    contract = Contract(**fields_of_contract) if fields_of_contract else Contract(case.output)
+    exact = verdict.evidence.get("exact", True)
+    values = reference(case, operands, contract)
+    if exact:
+        scale = values.output_scale
+        lower = upper = round_output(case, contract, values.product, values.bias, scale)
+    else:
+        allowed = bound(case, contract, values)
+        lower, upper = allowed.lower, allowed.upper
+    known = "the adapter's contract" if fields_of_contract else "one rounding of the exact result (not judged here)"
+    return lower.astype(np.float32), upper.astype(np.float32), f"{known}: {contract.text()}"
 
 
 def _through_us(task: Task, launch: int) -> str:
     device = {item.name: getattr(task.device, item.name) for item in fields(task.device)}
     return _THROUGH_US.format(
-        reference=task.kernel.reference, case=task.case.id, device=device, output=task.case.output, launch=launch
+        reference=task.kernel.reference,
+        case=task.case.id,
+        device=device,
+        output=task.case.output,
+        launch=launch,
     )
 
 
-def _one_launch(operands: Operands, launch: int) -> dict[str, np.ndarray]:
+def _one_launch(operands: Operands, launch: int) -> dict[str, Any]:
     """Arrays by the names of :class:`Operands`, launch dimension removed."""
     arrays = {}
     for item in fields(operands):
@@ -119,8 +149,12 @@ def _one_launch(operands: Operands, launch: int) -> dict[str, np.ndarray]:
 
 
 def _task(subject: Subject, options: RunOptions) -> Task:
+    here = {device.name for device in detect_devices()}
     wanted = RunOptions(
-        kernels=options.kernels or (subject.kernel,), cases=(subject.case_id,), libraries=options.libraries
+        kernels=options.kernels or (subject.kernel,),
+        devices=(subject.device,) if subject.device in here else (),
+        cases=(subject.case_id,),
+        libraries=options.libraries,
     )
     tasks = [task for task in make_plan(wanted) if task.subject.kernel == subject.kernel]
     if not tasks:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import humming_conformance
 from humming_conformance.campaign.environment import IDENTITY, describe_environment
-from humming_conformance.campaign.judge import Judge
+from humming_conformance.campaign.judge import TIME_LIMIT, Judge
 from humming_conformance.campaign.plan import RunOptions, Task, make_plan
 from humming_conformance.ledger import (
     ExitStatus,
@@ -40,7 +40,7 @@ FINDINGS = Path(humming_conformance.__file__).resolve().parents[1] / "docs" / "f
 
 def default_folder() -> Path:
     """A new ledger folder below the current one, named by time and process."""
-    now = datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%d-%H%M%S")
+    now = dt.datetime.now(tz=dt.UTC).strftime("%Y%m%d-%H%M%S")
     return Path(".conformance") / f"{now}-{os.getpid()}"
 
 
@@ -64,6 +64,7 @@ class Run:
         waiver_files: the user's own, after the shipped ones.
         require: texts of ``--require``.
         strict_verdicts: ``slow`` and ``ambiguous`` are red.
+        time_limit: seconds one case may take.
     """
 
     def __init__(
@@ -75,11 +76,13 @@ class Run:
         waiver_files: Sequence[Path] = (),
         require: Sequence[str] = (),
         strict_verdicts: bool = False,
+        time_limit: float = TIME_LIMIT,
     ) -> None:
         self.options = options
         self.folder = folder
         self._resumed = resumed
         self._strict_verdicts = strict_verdicts
+        self._time_limit = time_limit
         findings = FINDINGS if FINDINGS.is_dir() else None
         self.waivers = read_waivers([WAIVERS, *waiver_files], findings)
         self.plan = make_plan(options)
@@ -113,7 +116,7 @@ class Run:
         if self._writer is None:
             self._writer = ShardWriter(self.folder, worker)
         if self._judge is None:
-            self._judge = Judge(self.waivers)
+            self._judge = Judge(self.waivers, time_limit=self._time_limit)
         verdict = self._judge.numerics(task)
         self._writer.append(verdict)
         return verdict
@@ -130,9 +133,7 @@ class Run:
         if self._writer is not None:
             self._writer.close()
 
-    def finish(
-        self, planned: Iterable[Planned], crashed: Mapping[Planned, str], interrupted: str
-    ) -> Outcome:
+    def finish(self, planned: Iterable[Planned], crashed: Mapping[Planned, str], interrupted: str) -> Outcome:
         """Merge the shards, check plan = verdicts, and decide the exit status."""
         planned = tuple(planned)
         ledger = merge(self.folder, planned, crashed, interrupted)

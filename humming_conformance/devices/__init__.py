@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from humming_conformance.devices.device import Device
 from humming_conformance.devices.detect import NO_GPU, describe_gpus, detect_devices, gpu_problem
+from humming_conformance.devices.device import Device
 
 __all__ = ["NO_GPU", "Device", "describe_gpus", "detect_devices", "gpu_problem"]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from functools import cache
 from typing import Any
@@ -13,21 +14,24 @@ from humming_conformance.devices.device import Device
 #: Stands for the GPU that a plan wants and the machine lacks.
 NO_GPU = Device(name="no_gpu", kind="cuda", present=False)
 
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
 #: Words of a product name that say nothing about the chip.
 _FILLER = {"nvidia", "tesla", "geforce", "quadro", "graphics", "device", "gpu", "generation", "laptop"}
 
 
 def device_name(product: str) -> str:
-    """The subject's name for an NVML product name: ``NVIDIA H200`` gives ``h200``, ``NVIDIA A100-SXM4-80GB`` gives
-    ``a100-sxm4-80gb``."""
+    """The subject's name for an NVML product name: ``NVIDIA H200`` gives ``h200``."""
     words = [word for word in re.split(r"[^a-z0-9-]+", product.lower()) if word and word not in _FILLER]
     return "_".join(words) or "gpu"
 
 
 @cache
 def detect_devices() -> tuple[Device, ...]:
-    """Every device of this machine: GPUs first (PCI order), then the interpreter where triton is installed, then
-    the CPU. A GPU machine whose driver is broken has no GPU here; :func:`gpu_problem` says why."""
+    """Every device of this machine: GPUs first (PCI order), Triton's interpreter if triton is installed, the CPU.
+
+    A GPU machine whose driver is broken has no GPU here; :func:`gpu_problem` says why.
+    """
     devices = list(_gpus()[0])
     if importlib.util.find_spec("triton") is not None:
         devices.append(Device(name="cpu_interpreter", kind="cpu_interpreter"))
@@ -52,6 +56,8 @@ def _gpus() -> tuple[tuple[Device, ...], str]:
         found = []
         for index in range(pynvml.nvmlDeviceGetCount()):
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            if not _is_visible(index, pynvml.nvmlDeviceGetUUID(handle)):
+                continue
             major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
             found.append(
                 Device(
@@ -67,7 +73,17 @@ def _gpus() -> tuple[tuple[Device, ...], str]:
         return (), f"NVML could not describe the GPUs ({error})"
     finally:
         pynvml.nvmlShutdown()
-    return tuple(found), "" if found else "the driver reports no GPU"
+    hidden = " that CUDA_VISIBLE_DEVICES shows" if os.environ.get(_VISIBLE) is not None else ""
+    return tuple(found), "" if found else f"the driver reports no GPU{hidden}"
+
+
+def _is_visible(index: int, uuid: str) -> bool:
+    """Whether CUDA_VISIBLE_DEVICES shows a GPU: indices in PCI order or (starts of) UUIDs; unset shows all."""
+    visible = os.environ.get(_VISIBLE)
+    if visible is None:
+        return True
+    words = [word.strip() for word in visible.split(",") if word.strip()]
+    return any(word == str(index) or (word.startswith("GPU-") and uuid.startswith(word)) for word in words)
 
 
 def describe_gpus() -> list[dict[str, Any]]:

@@ -123,8 +123,7 @@ def _take_arrays(node: Any, path: Path, arrays: list[tuple[Path, NDArray[Any]]])
         case None | bool() | int() | float() | str():
             return node
     raise TypeError(
-        f"the value at {_place(path)} is a {type(node).__name__}: "
-        "return JSON-able values and NumPy arrays only"
+        f"the value at {_place(path)} is a {type(node).__name__}: return JSON-able values and NumPy arrays only"
     )
 
 

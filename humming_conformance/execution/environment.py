@@ -49,9 +49,7 @@ def process_environment(
     """
     parent = os.environ if parent is None else parent
     inherited = {
-        name: value
-        for name, value in parent.items()
-        if name in INHERITED or name.startswith(INHERITED_PREFIXES)
+        name: value for name, value in parent.items() if name in INHERITED or name.startswith(INHERITED_PREFIXES)
     }
     folders = [*python_path, *parent.get("PYTHONPATH", "").split(os.pathsep)]
     search_path = os.pathsep.join(str(Path(folder).absolute()) for folder in folders if folder)

@@ -48,9 +48,7 @@ class GuardedOutput:
         for side, guard in (("before", whole[:_GUARD]), ("behind", whole[-_GUARD:])):
             hit = np.flatnonzero(guard != CANARY)
             if hit.size:
-                trouble.append(
-                    f"launch {launch}: {hit.size} elements written {side} the output, first at {hit[0]}"
-                )
+                trouble.append(f"launch {launch}: {hit.size} elements written {side} the output, first at {hit[0]}")
         unowned = np.ones(len(physical), dtype=bool)
         unowned[row_of] = False
         touched = np.flatnonzero(unowned & (physical != CANARY).any(axis=1))

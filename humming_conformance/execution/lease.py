@@ -56,9 +56,7 @@ def gpu_lease(device_key: str, *, exclusive: bool, timeout: float | None) -> Ite
         ValueError: ``device_key`` cannot name a file.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", device_key):
-        raise ValueError(
-            f"device key {device_key!r}: only letters, digits, '_', '.' and '-'; give the GPU's UUID"
-        )
+        raise ValueError(f"device key {device_key!r}: only letters, digits, '_', '.' and '-'; give the GPU's UUID")
     path = state_folder() / f"{device_key}.lease"
     lock = ReadWriteLock(path, is_singleton=False)  # an object of its own for each thread, as filelock asks
     acquire = lock.acquire_write if exclusive else lock.acquire_read

@@ -200,9 +200,7 @@ def _hash(top: Path) -> str:
         relative = path.relative_to(top.parent)
         if "__pycache__" not in relative.parts:
             with path.open("rb") as file:
-                total.update(
-                    f"{relative.as_posix()}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode()
-                )
+                total.update(f"{relative.as_posix()}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return total.hexdigest()[:HASH_DIGITS]
 
 

@@ -28,7 +28,9 @@ def _kernel(reference: str) -> Kernel:
     return kernel
 
 
-def run_case(*, kernel: str, case: str, device: dict[str, Any], relations: bool) -> dict[str, Any]:
+def run_case(
+    *, kernel: str, case: str, device: dict[str, Any], relations: bool, lease_timeout: float
+) -> dict[str, Any]:
     """Run one case through an adapter; called in a kernel process.
 
     Args:
@@ -47,7 +49,7 @@ def run_case(*, kernel: str, case: str, device: dict[str, Any], relations: bool)
     judged = parse_case(case)
     place = Device(**device)
     operands = build_operands(judged)
-    lease = gpu_lease(place.uuid, exclusive=False, timeout=None) if place.kind == "cuda" else nullcontext()
+    lease = gpu_lease(place.uuid, exclusive=False, timeout=lease_timeout) if place.kind == "cuda" else nullcontext()
     with lease:
         start = time.perf_counter()
         state = adapter.prepare(judged, operands, place)

@@ -97,9 +97,7 @@ class ElementFormat(ABC):
             return np.asarray(self._decode(array.astype(np.int64)))
         return np.asarray(self._table[array])
 
-    def encode(
-        self, values: ArrayLike, *, overflow: Overflow = "saturate", rounding: Rounding = "nearest"
-    ) -> Codes:
+    def encode(self, values: ArrayLike, *, overflow: Overflow = "saturate", rounding: Rounding = "nearest") -> Codes:
         """Return the codes (dtype `code_dtype`) of `values` (any shape, taken as float64), rounded once.
 
         `elements` states the rules for overflow, ties, infinity and NaN. Raises `ValueError` for NaN where

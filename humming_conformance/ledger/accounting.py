@@ -80,9 +80,7 @@ class Requirement:
         if not relevant:
             return f"{text}; nothing of it was planned"
         reasons = Counter(
-            verdict.reason or f"{verdict.outcome}, no reason given"
-            for verdict in relevant
-            if not is_judged(verdict)
+            verdict.reason or f"{verdict.outcome}, no reason given" for verdict in relevant if not is_judged(verdict)
         )
         if not reasons:
             return f"{text}; no more was planned"

@@ -125,8 +125,7 @@ def read_ledger(folder: Path) -> Ledger:
         merged=tuple(record for record in records if isinstance(record, Entry)),
         reported=tuple(record for record in reported if isinstance(record, Entry)),
         end=end,
-        truncated=(end.truncated if end else ())
-        + tuple(name for name, shard in shards.items() if shard.truncated),
+        truncated=(end.truncated if end else ()) + tuple(name for name, shard in shards.items() if shard.truncated),
     )
 
 
@@ -142,9 +141,7 @@ def filled_in(planned: Planned, outcome: Outcome, reason: str) -> Entry:
     return Entry(Verdict(planned.subject, planned.suite, outcome, reason))
 
 
-def _require_same(
-    folder: Path, identity: Sequence[str], before: Mapping[str, Any], now: Mapping[str, Any]
-) -> None:
+def _require_same(folder: Path, identity: Sequence[str], before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for key in identity:
         if before.get(key) != now.get(key):
             raise LedgerError(

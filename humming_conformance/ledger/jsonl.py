@@ -157,9 +157,7 @@ def _parse_entry(fields: Mapping[str, Any]) -> Entry:
         outcome=_outcome(fields),
         reason=_text(fields, "reason"),
         message=_text(fields, "message"),
-        rulings=tuple(
-            Ruling(_text(item, "rule"), _outcome(item), _text(item, "reason")) for item in fields["rulings"]
-        ),
+        rulings=tuple(Ruling(_text(item, "rule"), _outcome(item), _text(item, "reason")) for item in fields["rulings"]),
         evidence=dict(fields["evidence"]),
         waiver=_text(fields, "waiver"),
     )
@@ -170,9 +168,7 @@ def _parse_end(fields: Mapping[str, Any]) -> End:
     return End(
         exit_reason=_text(fields, "exit_reason"),
         counts={str(outcome): int(count) for outcome, count in fields["counts"].items()},
-        mismatches=tuple(
-            Mismatch(_parse_planned(item), _text(item, "problem")) for item in fields["mismatches"]
-        ),
+        mismatches=tuple(Mismatch(_parse_planned(item), _text(item, "problem")) for item in fields["mismatches"]),
         truncated=tuple(map(str, fields["truncated"])),
     )
 

@@ -12,9 +12,7 @@ from humming_conformance.ledger.folder import SETTLED, Ledger, filled_in, read_l
 from humming_conformance.ledger.records import End, Entry, LedgerError, Mismatch, Planned
 
 
-def merge(
-    folder: Path, planned: Iterable[Planned], crashed: Mapping[Planned, str], interrupted: str
-) -> Ledger:
+def merge(folder: Path, planned: Iterable[Planned], crashed: Mapping[Planned, str], interrupted: str) -> Ledger:
     """Write the whole ledger: one verdict for everything planned, then all that doesn't add up.
 
     Args:
@@ -36,9 +34,7 @@ def merge(
     plan = tuple(dict.fromkeys([*content.head.plan, *planned_now]))
     earlier = {entry.planned: entry for entry in content.merged}
     kept = {
-        item: entry
-        for item, entry in earlier.items()
-        if item not in planned_now or entry.verdict.outcome in SETTLED
+        item: entry for item, entry in earlier.items() if item not in planned_now or entry.verdict.outcome in SETTLED
     }
     latest = kept | {entry.planned: entry for entry in content.reported}
 
@@ -49,14 +45,10 @@ def merge(
         if item in crashed:
             latest[item] = filled_in(item, "error", f"worker lost: {crashed[item]} ended while it ran this")
         elif interrupted:
-            latest[item] = filled_in(
-                item, "not_run", f"not reached before the run was stopped ({interrupted})"
-            )
+            latest[item] = filled_in(item, "not_run", f"not reached before the run was stopped ({interrupted})")
         else:
             latest[item] = filled_in(item, "not_run", "planned and never reported")
-            mismatches.append(
-                Mismatch(item, "planned and never reported, though the run was not interrupted")
-            )
+            mismatches.append(Mismatch(item, "planned and never reported, though the run was not interrupted"))
     entries = tuple(latest[item] for item in dict.fromkeys([*plan, *latest]))
     end = End(
         exit_reason=f"interrupted: {interrupted}" if interrupted else "finished",

@@ -125,9 +125,7 @@ def _reference(entry: Mapping[str, Any], findings: Path | None) -> str:
     finding = _text(entry, "finding")
     if not _FINDING.fullmatch(finding):
         raise _RuleError(f"finding {finding!r} is not HC- and at least three digits; write it so")
-    if findings is not None and not any(findings.glob(f"{finding}.md")) | any(
-        findings.glob(f"{finding}-*.md")
-    ):
+    if findings is not None and not any(findings.glob(f"{finding}.md")) | any(findings.glob(f"{finding}-*.md")):
         raise _RuleError(f"finding {finding} is not written in {findings}; write it up there first")
     return finding
 

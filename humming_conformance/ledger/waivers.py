@@ -57,9 +57,7 @@ class Waiver:
 
     def matches(self, planned: Planned) -> bool:
         """Whether suite and subject are what it is about, on any version and architecture."""
-        return (not self.suites or planned.suite in self.suites) and fnmatchcase(
-            str(planned.subject), self.query
-        )
+        return (not self.suites or planned.suite in self.suites) and fnmatchcase(str(planned.subject), self.query)
 
     def covers(self, planned: Planned, target: Target) -> bool:
         """Whether it is about this subject on this library version and architecture, expired or not."""
@@ -88,11 +86,7 @@ def apply(waivers: Iterable[Waiver], verdict: Verdict, target: Target) -> Verdic
     active = next((item for item in covering if item.kind == "tolerate" and not item.expired(target)), None)
     if active is not None and verdict.outcome == "fail":
         return _ruled(verdict, Ruling("waiver", "waived", f"{active.key}: {active.reason}"), active)
-    if (
-        active is not None
-        and verdict.outcome == "pass"
-        and performance_kind(verdict) not in ("slow", "ambiguous")
-    ):
+    if active is not None and verdict.outcome == "pass" and performance_kind(verdict) not in ("slow", "ambiguous"):
         reason = f"unexpected pass: {active.key} says that this fails; remove the waiver or narrow it"
         return _ruled(verdict, Ruling("waiver", "fail", reason), active)
     expired = [f"waiver {item.key} {item.expired(target)}" for item in covering if item.expired(target)]

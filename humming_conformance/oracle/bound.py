@@ -204,9 +204,7 @@ def reduction_error(case: Case, contract: Contract, reference: Reference, before
         arriving = arriving + output.unit_roundoff * (together + before)
         arriving = arriving + partials * output.smallest_subnormal / 2 * np.abs(reference.output_scale)
     elif _late_bias(case, contract):
-        arriving = (
-            arriving + output.unit_roundoff * (together + before) + partials * output.smallest_subnormal / 2
-        )
+        arriving = arriving + output.unit_roundoff * (together + before) + partials * output.smallest_subnormal / 2
     carried = arriving + roundoff * (together + arriving)
     growth = math.expm1((partials - 1) * math.log1p(roundoff))
     after = carried * (1 + growth) + largest * growth + (2 * partials - 1) * target.smallest_subnormal / 2

@@ -147,9 +147,7 @@ def compare(
     region = region or Region.whole(case)
     shape = (operands.launches, case.problem.rows, case.problem.n)
     if output_codes.shape != shape:
-        raise ValueError(
-            f"output has shape {output_codes.shape}; {case.id} has (launches, rows, N) = {shape}"
-        )
+        raise ValueError(f"output has shape {output_codes.shape}; {case.id} has (launches, rows, N) = {shape}")
     if contract.output_format != case.output:
         raise ValueError(f"contract stores {contract.output_format}; {case.id} asks for {case.output}")
     judged = output_codes[:, region.rows][:, :, region.columns]
@@ -178,9 +176,7 @@ def compare(
     )
 
 
-def differing_bits(
-    first: NDArray[np.unsignedinteger], second: NDArray[np.unsignedinteger]
-) -> NDArray[np.int64]:
+def differing_bits(first: NDArray[np.unsignedinteger], second: NDArray[np.unsignedinteger]) -> NDArray[np.int64]:
     """Indices (count, dimensions) where two outputs differ in a bit: for repeats and for batch invariance.
 
     Raises:

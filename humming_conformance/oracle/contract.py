@@ -87,9 +87,7 @@ class Contract:
                     f"add sources[{name!r}]"
                 )
         if self.scale_application == "output" and not self.sources.get("scale_application"):
-            raise ContractError(
-                "scale_application='output' rounds before it scales; add sources['scale_application']"
-            )
+            raise ContractError("scale_application='output' rounds before it scales; add sources['scale_application']")
         for name in ("step_length", "split_k", "fraction_bits", "accumulator_bits"):
             if getattr(self, name) < 1:
                 raise ContractError(f"{name} is {getattr(self, name)}; it must be at least 1")

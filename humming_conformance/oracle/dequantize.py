@@ -69,9 +69,7 @@ def weight_factor(case: Case, operands: Operands, contract: Contract, expert: in
     return Factor(rounded.multiplier, None, scale[:, 0] * second)
 
 
-def activation_factor(
-    case: Case, operands: Operands, contract: Contract, launch: Index, token: Index
-) -> Factor:
+def activation_factor(case: Case, operands: Operands, contract: Contract, launch: Index, token: Index) -> Factor:
     """Activation rows (``launch[i]``, ``token[i]``), as the contract's kernel multiplies them.
 
     A scale of quantized activations meets the accumulator, unless the contract rounds activations: then the

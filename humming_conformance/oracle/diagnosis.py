@@ -44,9 +44,7 @@ def diagnose(case: Case, operands: Operands, comparison: Comparison) -> Diagnosi
     if not comparison.wrong_count:
         if comparison.quality is None or comparison.quality.passed:
             return Diagnosis("unknown", ())
-        return Diagnosis(
-            "precision", ("no element is beyond its bound, but all together are below the quality floor",)
-        )
+        return Diagnosis("precision", ("no element is beyond its bound, but all together are below the quality floor",))
     places = _Places(case, operands, comparison)
     tail, others = places.tail(), places.common()
     sample = draw_sample(case, operands, comparison)
@@ -59,9 +57,7 @@ def diagnose(case: Case, operands: Operands, comparison: Comparison) -> Diagnosi
     explanation = ""
     if hypothesis is not None:
         sampled = "sampled " if sample.got.size == SAMPLE else ""
-        explanation = (
-            f"{hypothesis.sentence} (explains {hypothesis.share:.0%} of {sample.got.size} {sampled}elements)"
-        )
+        explanation = f"{hypothesis.sentence} (explains {hypothesis.share:.0%} of {sample.got.size} {sampled}elements)"
     fault_class = looks
     if codes:
         fault_class = "layout"
@@ -155,9 +151,7 @@ def _beyond(what: str, plural: str, place: NDArray[np.int64], length: int) -> st
         return f"all in the last {what}"
     for tile in _TILES:
         if tile < length and length % tile and first >= length - length % tile:
-            return (
-                f"all in the last {length - first} of {length} {plural}, beyond the last multiple of {tile}"
-            )
+            return f"all in the last {length - first} of {length} {plural}, beyond the last multiple of {tile}"
     return ""
 
 

@@ -30,6 +30,7 @@ FaultClass = Literal[
     "unowned write",
     "precision",
     "race",
+    "route",
     "unknown",
 ]
 
@@ -98,9 +99,7 @@ def draw_sample(case: Case, operands: Operands, comparison: Comparison) -> Sampl
     """Up to ``SAMPLE`` wrong elements with finite stored and expected values."""
     finite = np.isfinite(comparison.got) & np.isfinite(comparison.expected)
     places = np.argwhere(comparison.wrong & finite)
-    chosen = places[
-        np.unique(np.linspace(0, max(len(places) - 1, 0), min(SAMPLE, len(places))).astype(np.int64))
-    ]
+    chosen = places[np.unique(np.linspace(0, max(len(places) - 1, 0), min(SAMPLE, len(places))).astype(np.int64))]
     launch, row, column = chosen.T
     token, slot = np.divmod(comparison.region.rows[row], case.problem.top_k)
     expert = np.zeros_like(launch) if operands.expert is None else operands.expert[launch, token, slot]
@@ -127,9 +126,7 @@ def draw_sample(case: Case, operands: Operands, comparison: Comparison) -> Sampl
     )
 
 
-def best_hypothesis(
-    case: Case, operands: Operands, comparison: Comparison, sample: Sample
-) -> Hypothesis | None:
+def best_hypothesis(case: Case, operands: Operands, comparison: Comparison, sample: Sample) -> Hypothesis | None:
     """The hypothesis that explains most of the sample, first of equals; None if none explains ``ENOUGH``."""
     with np.errstate(invalid="ignore", over="ignore"):
         hypotheses = list(_hypotheses(case, operands, comparison, sample))
@@ -137,9 +134,7 @@ def best_hypothesis(
     return best if best.share >= ENOUGH else None
 
 
-def _hypotheses(
-    case: Case, operands: Operands, comparison: Comparison, sample: Sample
-) -> Iterator[Hypothesis]:
+def _hypotheses(case: Case, operands: Operands, comparison: Comparison, sample: Sample) -> Iterator[Hypothesis]:
     weights = Weights(case, operands)
     right = weights.value(sample.expert, sample.channel, sample.k)
     yield from _losses(case, sample, right)
@@ -221,9 +216,7 @@ def _permutations(case: Case, weights: Weights, sample: Sample) -> Iterator[Hypo
     """Codes read from another place of the same packing block, where each element reads one position."""
     k = sample.k[:, 0]
     group = sample.k // weights.group
-    scale = weights.scale(sample.expert, sample.channel, group) * weights.second(
-        sample.expert, sample.channel
-    )
+    scale = weights.scale(sample.expert, sample.channel, group) * weights.second(sample.expert, sample.channel)
     zero = weights.zero(sample.expert, sample.channel, group)[:, 0]
     for block in _PACKING_BLOCKS:
         residues = np.unique(k % block)
@@ -231,21 +224,15 @@ def _permutations(case: Case, weights: Weights, sample: Sample) -> Iterator[Hypo
             return
         hits = np.zeros((block, len(k)), dtype=bool)
         for source in range(block):
-            code = weights.element(sample.expert, sample.channel, (k // block * block + source)[:, None])[
-                :, 0
-            ]
-            hits[source] = sample.explained(
-                (code - zero) * scale[:, 0] * sample.activation[:, 0] + sample.bias
-            )
+            code = weights.element(sample.expert, sample.channel, (k // block * block + source)[:, None])[:, 0]
+            hits[source] = sample.explained((code - zero) * scale[:, 0] * sample.activation[:, 0] + sample.bias)
         explained, moves = 0, []
         for residue in residues:
             here = hits[:, k % block == residue].sum(axis=1)
             explained += int(here.max())
             moves.append(f"{residue} reads {int(here.argmax())}")
         where = ", ".join(moves[:8]) + (", …" if len(moves) > 8 else "")
-        yield Hypothesis(
-            "layout", f"codes are permuted within blocks of {block} along K ({where})", explained / len(k)
-        )
+        yield Hypothesis("layout", f"codes are permuted within blocks of {block} along K ({where})", explained / len(k))
 
 
 def _moved_results(comparison: Comparison, sample: Sample) -> Iterator[Hypothesis]:

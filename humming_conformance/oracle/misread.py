@@ -170,14 +170,10 @@ def _misread_zero_points(
 
 def _inner_groups(weights: Weights, step: int) -> range:
     """Groups of K with a neighbour in direction ``step``; none where there are too many to try each."""
-    return (
-        range(max(0, -step), min(weights.groups, weights.groups - step)) if weights.groups <= 64 else range(0)
-    )
+    return range(max(0, -step), min(weights.groups, weights.groups - step)) if weights.groups <= 64 else range(0)
 
 
-def _at(
-    decode: Decode, codes: NDArray[np.unsignedinteger], expert: Index, row: Index, column: Index
-) -> Array:
+def _at(decode: Decode, codes: NDArray[np.unsignedinteger], expert: Index, row: Index, column: Index) -> Array:
     """Decoded codes (E, rows, columns) at broadcast indices; NaN where row or column is outside."""
     expert, row, column = np.broadcast_arrays(expert, row, column)
     inside = (row >= 0) & (row < codes.shape[1]) & (column >= 0) & (column < codes.shape[2])

@@ -190,9 +190,7 @@ def _sums_of(activation: Factor, weight: Factor, contract: Contract, *, integer:
         total = _matmul(np.abs(raw), np.abs(raw_weight))
         grouped = activation.group_scale is not None or weight.group_scale is not None
         sums["peak"] = total if grouped else (total + np.abs(_matmul(raw, raw_weight))) / 2
-        sums["unit"] = (
-            np.abs(scale) * _largest_group_scale(activation)[:, None] * _largest_group_scale(weight)
-        )
+        sums["unit"] = np.abs(scale) * _largest_group_scale(activation)[:, None] * _largest_group_scale(weight)
     return sums
 
 

@@ -15,9 +15,7 @@ from humming_conformance.oracle.reference import Reference
 from humming_conformance.problems import Case, Operands
 
 
-def spot_check(
-    case: Case, operands: Operands, contract: Contract, checked: Reference, elements: int = 64
-) -> float:
+def spot_check(case: Case, operands: Operands, contract: Contract, checked: Reference, elements: int = 64) -> float:
     """Recompute up to ``elements`` products one by one; return the largest |difference| / allowed difference.
 
     Each is summed by ``math.fsum``, which rounds once, from scales looked up by index, so that neither the

@@ -27,8 +27,8 @@ def tensor_core_step(sm: int, input_bits: int = 16, mma_class: str = "mma") -> T
     Args:
         sm: compute capability of the GPU that executes, which may be newer than the one a kernel was written for.
         input_bits: 16 (fp16, bf16) or 8 (fp8).
-        mma_class: ``mma`` or ``wgmma``. With fp8 inputs mma.sync is native on sm_89 and from sm_120 on; sm_90 runs it on
-            its fp16 cores.
+        mma_class: ``mma`` or ``wgmma``. With fp8 inputs mma.sync is native on sm_89 and from sm_120 on; sm_90 runs it
+            on its fp16 cores.
     """
     # Turing adds 8 bytes of products at a time, Ampere and Ada 16, Hopper and Blackwell 32.
     step_bytes = 32 if sm >= 90 else 16 if sm >= 80 else 8

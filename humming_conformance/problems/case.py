@@ -103,9 +103,7 @@ class ActivationScheme:
         if self.scale_format not in SCALE_FORMATS:
             raise CaseError(f"scale format {self.scale_format!r} is not one of {', '.join(SCALE_FORMATS)}")
         if self.granularity is not None and self.granularity.kind in ("channel", "block"):
-            raise CaseError(
-                f"activations are scaled per tensor, token or group, not per {self.granularity.kind}"
-            )
+            raise CaseError(f"activations are scaled per tensor, token or group, not per {self.granularity.kind}")
 
     @property
     def format(self) -> ElementFormat:
@@ -134,16 +132,12 @@ class Problem:
         if self.kind not in PROBLEM_KINDS:
             raise CaseError(f"problem kind {self.kind!r} is not one of {', '.join(PROBLEM_KINDS)}")
         if self.distribution not in DISTRIBUTIONS:
-            raise CaseError(
-                f"token distribution {self.distribution!r} is not one of {', '.join(DISTRIBUTIONS)}"
-            )
+            raise CaseError(f"token distribution {self.distribution!r} is not one of {', '.join(DISTRIBUTIONS)}")
         for name in ("m", "n", "k", "top_k"):
             if getattr(self, name) < 1:
                 raise CaseError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if (self.kind == "dense") != (self.experts == 0):
-            raise CaseError(
-                f"{self.kind} with {self.experts} experts: dense has none, every MoE kind at least 1"
-            )
+            raise CaseError(f"{self.kind} with {self.experts} experts: dense has none, every MoE kind at least 1")
         if self.experts and self.top_k > self.experts:
             raise CaseError(f"top_k {self.top_k} is more than the {self.experts} experts")
         if not self.experts and (self.top_k != 1 or self.distribution != "balanced"):
@@ -188,9 +182,7 @@ class Case:
             raise CaseError(f"call options {self.call} are not sorted, each once")
         for word in (self.source, *self.call) if self.source else self.call:
             if not _OPTION_WORD.fullmatch(word):
-                raise CaseError(
-                    f"source or call option {word!r} is not made of letters, digits, _ and + alone"
-                )
+                raise CaseError(f"source or call option {word!r} is not made of letters, digits, _ and + alone")
 
     @property
     def default_output(self) -> str:

@@ -17,8 +17,7 @@ def max_exponent(element: ElementFormat) -> int:
     """Exponent of the largest binade that is whole: every mantissa in it is finite."""
     exponent = frexp(element.maximum)[1] - 1
     whole = (
-        isinstance(element, ExponentFormat)
-        or element.maximum == (2.0 - 2.0 * element.unit_roundoff) * 2.0**exponent
+        isinstance(element, ExponentFormat) or element.maximum == (2.0 - 2.0 * element.unit_roundoff) * 2.0**exponent
     )
     return exponent if whole else exponent - 1
 

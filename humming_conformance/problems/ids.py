@@ -140,9 +140,7 @@ def _parse(text: str) -> Case:
     source = parts.pop(0)[4:] if parts and parts[0].startswith("src_") else ""
     call = tuple(parts.pop(0)[5:].split(".")) if parts and parts[0].startswith("call_") else ()
     if len(parts) != 1:
-        raise CaseError(
-            f"the parts {parts} after the shape are not one regime (bias, src_ and call_ come before it)"
-        )
+        raise CaseError(f"the parts {parts} after the shape are not one regime (bias, src_ and call_ come before it)")
     regime = REGIMES[_choice(parts[0], REGIMES, "regime")]
     problem = Problem(kind, m, n, k, experts, top_k if experts else 1, distribution, bias)  # type: ignore[arg-type]  # checked by _choice
     case = Case(weight, activation, problem, regime.name, output, source, call, seed)

@@ -81,9 +81,7 @@ class NumpyArrays:
         return np.ascontiguousarray(array).astype(dtype)
 
 
-def philox(
-    counters: tuple[Array, Array, Array, Array], key: tuple[int, int]
-) -> tuple[Array, Array, Array, Array]:
+def philox(counters: tuple[Array, Array, Array, Array], key: tuple[int, int]) -> tuple[Array, Array, Array, Array]:
     """Philox4x32-10 on int64 arrays of 32-bit values; returns four arrays of 32-bit words."""
     c0, c1, c2, c3 = counters
     k0, k1 = key

@@ -47,9 +47,7 @@ def summary_lines(
     lines = _table(verdicts)
     lines += _failures(verdicts, folder, width)
     lines += _not_judged(verdicts, width)
-    lines += _section(
-        "waivers that match nothing planned (remove them?)", [item.key for item in stale], width
-    )
+    lines += _section("waivers that match nothing planned (remove them?)", [item.key for item in stale], width)
     lines += _section("files whose last line was cut off by a killed writer", ledger.truncated, width)
     lines += _section("accounting mismatches", map(str, ledger.end.mismatches), width)
     lines += _section("red because", status.reasons, width)
@@ -146,9 +144,7 @@ def _counts(verdicts: Iterable[Verdict]) -> str:
     counts = Counter[str]()
     for verdict in verdicts:
         counts.update((verdict.outcome, performance_kind(verdict)))
-    return "  ".join(
-        f"{name} {counts[name]}" for name in ("slow", "ambiguous", "unsupported", "not_run", "waived")
-    )
+    return "  ".join(f"{name} {counts[name]}" for name in ("slow", "ambiguous", "unsupported", "not_run", "waived"))
 
 
 def _wrap(start: str, text: str, width: int) -> list[str]:

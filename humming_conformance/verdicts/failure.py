@@ -26,7 +26,7 @@ def failure_text(
     route: str = "",
     contract: str = "",
 ) -> str:
-    """The message of a failed verdict: the subject first, the reproduction commands last, at most 24 lines.
+    """The message of a failed verdict, the subject first, in at most 22 lines.
 
     Args:
         subject: what failed.
@@ -49,10 +49,6 @@ def failure_text(
     lines += _field("likely fault", fault_class, max_lines=1)
     lines += _field("route", route)
     lines += _field("contract", contract, max_lines=3)
-    lines += [
-        f"reproduce: humming-conformance repro '{subject}'",
-        f"      or: pytest suites --case '{subject.case_id}' --kernel {subject.kernel}",
-    ]
     return "\n".join(lines)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is every output element right, within what the kernel's declared arithmetic allows?"""
+"""The numerics question: every output element right, within what the kernel's declared arithmetic allows."""
 
 from __future__ import annotations
 
@@ -57,8 +57,11 @@ class NumericsEvidence:
 
 
 def judge_numerics(subject: Subject, case: Case, evidence: NumericsEvidence) -> Verdict:
-    """Judge one case: the same operands, owned memory only, the bound or equality, the quality floor, the executed
-    activation format, and what the contract declares about repeats and batches."""
+    """Judge one case.
+
+    The rules: the same operands on both sides, owned memory only, the bound or equality, the quality floor, the
+    executed activation format, and what the contract declares about repeats and batches.
+    """
     operands = build_operands(case)
     if operands.digest() != evidence.digest:
         reason = f"operands differ: built here {operands.digest()[:12]}, in the kernel process {evidence.digest[:12]}"
@@ -83,7 +86,7 @@ def judge_numerics(subject: Subject, case: Case, evidence: NumericsEvidence) -> 
     measured: dict[str, Any] = {
         "digest": evidence.digest,
         "contract": contract.text(),
-        "sources": dict(contract.sources),
+        "contract_fields": asdict(contract),
         "route": asdict(evidence.route),
         "margin": comparison.margin,
         "margin_before_rounding": comparison.margin_before_rounding,
@@ -150,7 +153,11 @@ def _reference_ruling(case: Case, operands: Operands, contract: Contract, compar
     off = spot_check(case, operands, contract, reference(case, operands, contract, comparison.region))
     if off <= 1:
         return Ruling("reference", "pass", "")
-    return Ruling("reference", "error", f"the reference is off by {off:.3g} times what fp64 allows: a fault of the judge")
+    return Ruling(
+        "reference",
+        "error",
+        f"the reference is off by {off:.3g} times what fp64 allows: a fault of the judge",
+    )
 
 
 def _diagnosis(
@@ -179,7 +186,12 @@ def _message(
     failed: list[Ruling],
 ) -> str:
     route = evidence.route
-    words = [route.path, route.mma_class, f"tile {route.tile}" if route.tile else "", f"split_k {route.split_k}"]
+    words = [
+        route.path,
+        route.mma_class,
+        f"tile {route.tile}" if route.tile else "",
+        f"split_k {route.split_k}",
+    ]
     return failure_text(
         subject,
         first=comparison.first,

@@ -90,8 +90,7 @@ class HummingState:
             m_tiles = {-(-problem.m // self.block_m)}
         else:
             m_tiles = {
-                int((-(-moe.expert_counts(expert, problem.experts) // self.block_m)).sum())
-                for expert in self.expert
+                int((-(-moe.expert_counts(expert, problem.experts) // self.block_m)).sum()) for expert in self.expert
             }
         divisions = [
             stream_k(
@@ -133,9 +132,7 @@ class HummingKernelAdapter:
         support = support_from_claims(self.claims, case, device, self.device_kinds)
         minimum = MINIMUM_SM.get(case.activation.element, 0)
         if support.answer != "no" and device.sm and device.sm < minimum:
-            return Support(
-                "no", f"{case.activation.element} activations need sm_{minimum}, not sm_{device.sm}"
-            )
+            return Support("no", f"{case.activation.element} activations need sm_{minimum}, not sm_{device.sm}")
         return support
 
     def prepare(self, case: Case, operands: Operands, device: Device) -> HummingState:

@@ -97,17 +97,13 @@ def contract(case: Case, route: Route) -> Contract:
         fields["accumulator_format"] = "int32"
         sources["accumulator_format"] = _INTEGER
     else:
-        step = tensor_core.tensor_core_step(
-            details["hardware_sm"], case.activation.format.bits, route.mma_class
-        )
+        step = tensor_core.tensor_core_step(details["hardware_sm"], case.activation.format.bits, route.mma_class)
         where = f"{route.mma_class} on sm_{details['hardware_sm']}"
         fields |= {"step_length": step.step_length, "fraction_bits": step.fraction_bits}
         sources["fraction_bits"] = f"F={step.fraction_bits}, {where}: {tensor_core.SOURCE}"
         if step.accumulator_bits != 23:
             fields["accumulator_bits"] = step.accumulator_bits
-            sources["accumulator_bits"] = (
-                f"P={step.accumulator_bits}, {where}: {tensor_core.SOURCE}; {_NO_PROMOTION}"
-            )
+            sources["accumulator_bits"] = f"P={step.accumulator_bits}, {where}: {tensor_core.SOURCE}; {_NO_PROMOTION}"
 
     if case.problem.bias:
         fields["bias_application"] = "after_rounding"

@@ -101,9 +101,7 @@ def weight_tensors(case: Case, operands: Operands) -> dict[str, torch.Tensor]:
     }
     if operands.zero_point is not None:
         along_n = pack_bits(operands.zero_point.swapaxes(-1, -2), element.bits)
-        tensors["zero_point"] = torch.from_numpy(
-            np.ascontiguousarray(along_n.swapaxes(-1, -2)).view(np.int32)
-        )
+        tensors["zero_point"] = torch.from_numpy(np.ascontiguousarray(along_n.swapaxes(-1, -2)).view(np.int32))
     if operands.bias is not None:
         tensors["bias"] = as_torch(operands.bias, case.output)
     if not case.problem.experts:

@@ -159,9 +159,7 @@ def source(case: Case, route: Mapping[str, Any] | None, padding: tuple[int, int]
 def _sizes(case: Case) -> str:
     problem = case.problem
     experts = f"EXPERTS, TOP_K = {problem.experts}, {problem.top_k}\n" if problem.experts else ""
-    return (
-        f"\nN, K, ROWS = {problem.n}, {problem.k}, {problem.rows}\n{experts}OUTPUT = {_dtype(case.output)}\n"
-    )
+    return f"\nN, K, ROWS = {problem.n}, {problem.k}, {problem.rows}\n{experts}OUTPUT = {_dtype(case.output)}\n"
 
 
 def _dtype(format_name: str) -> str:

@@ -22,9 +22,7 @@ from humming_conformance.support import PLAIN_CALL, CannotJudge, support_from_cl
 #: K covered by one step of the kernel's loop, whatever the problem.
 K_TILE = 128
 
-_ROUNDING_SOURCE = (
-    "kernels/triton_fused/dense.py, step 2: dequantized in fp32, rounded once to the activation's format"
-)
+_ROUNDING_SOURCE = "kernels/triton_fused/dense.py, step 2: dequantized in fp32, rounded once to the activation's format"
 
 
 def _group_fits(case: Case) -> bool:
@@ -116,9 +114,7 @@ class TritonFused:
 
         interpreted = device.kind == "cpu_interpreter"
         if interpreted and interpreter.problem():
-            mend = (
-                f"use triton {' or '.join(interpreter.TRIED_VERSIONS)} in a process with TRITON_INTERPRET=1"
-            )
+            mend = f"use triton {' or '.join(interpreter.TRIED_VERSIONS)} in a process with TRITON_INTERPRET=1"
             raise CannotJudge(interpreter.problem(), mend)
         zero_point, bias = operands.zero_point, operands.bias
         whole_k = -(-case.problem.k // K_TILE) * K_TILE

@@ -45,9 +45,7 @@ def problem() -> str:
     if not triton.knobs.runtime.interpret:
         return "TRITON_INTERPRET was not 1 when this process started"
     if triton.__version__ not in TRIED_VERSIONS:
-        return (
-            f"the interpreter of triton {triton.__version__} was not tried ({', '.join(TRIED_VERSIONS)} were)"
-        )
+        return f"the interpreter of triton {triton.__version__} was not tried ({', '.join(TRIED_VERSIONS)} were)"
     install()
     try:
         self_test()
@@ -136,18 +134,14 @@ class _Memory:
         sizes = [extent * x.element_size() for extent, x in zip(extents, tensors, strict=True)]
         self._ends = self._starts + np.array(sizes, np.uint64)
 
-    def check(
-        self, action: str, addresses: NDArray[np.uint64], mask: NDArray[np.bool_], itemsize: int
-    ) -> None:
+    def check(self, action: str, addresses: NDArray[np.uint64], mask: NDArray[np.bool_], itemsize: int) -> None:
         """Raise IndexError unless every unmasked element lies within one tensor."""
         wanted = addresses[mask]
         at = np.searchsorted(self._starts, wanted, side="right")
         ends = np.concatenate([np.zeros(1, np.uint64), self._ends])[at]
         outside = int(np.count_nonzero(wanted + np.uint64(itemsize) > ends))
         if outside:
-            raise IndexError(
-                f"{action} of {outside} elements outside every tensor of the launch: check its mask"
-            )
+            raise IndexError(f"{action} of {outside} elements outside every tensor of the launch: check its mask")
 
 
 _memory = _Memory()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numerics: is every output element right, within what the kernel's declared arithmetic allows?
+"""Numerics: every output element is right, within what the kernel's declared arithmetic allows.
 
 One item is one subject of the plan: a kernel, a case of the tier and the device that serves it here.
 """

@@ -103,9 +103,7 @@ def test_covering_covers(space):
         assert missing_coverage(TOY, tier, ids) == []
     everything = {item for items in needed.values() for item in items}
     assert set(missing_coverage(TOY, "gate", [])) == everything
-    assert set(missing_coverage(TOY, "gate", ids[1:])) <= everything - set(
-        met(factors(parse_case(ids[1])), needed)
-    )
+    assert set(missing_coverage(TOY, "gate", ids[1:])) <= everything - set(met(factors(parse_case(ids[1])), needed))
     only_case = [text for text in ids if parse_case(text).weight.element != "uint4"]
     assert (("weight", "uint4.zp"),) in missing_coverage(TOY, "gate", only_case)
 
@@ -128,9 +126,7 @@ def test_unclaimed_cases_count_for_nothing():
 
 def test_the_same_cases_every_time():
     """The arrays don't depend on the order of sets: another hash seed gives the same ids."""
-    code = (
-        f"from humming_conformance.campaign.arrays import new_cases; print(*new_cases({TOY!r}, 'smoke', []))"
-    )
+    code = f"from humming_conformance.campaign.arrays import new_cases; print(*new_cases({TOY!r}, 'smoke', []))"
     for seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", code],
@@ -159,9 +155,7 @@ def test_extend_tier_writes_lists(tmp_path, monkeypatch):
 
 def test_a_kernel_that_refuses_its_claims():
     """A case that a claim allows and the kernel's own `support` refuses ends the extension with its name."""
-    with pytest.raises(
-        ValueError, match=r"lying refuses .*w_int4.* though the fields and rules of a claim hold"
-    ):
+    with pytest.raises(ValueError, match=r"lying refuses .*w_int4.* though the fields and rules of a claim hold"):
         new_cases("claiming_kernel:lying", "smoke", [])
 
 
@@ -170,9 +164,7 @@ def test_wide_claims_keep_their_pairs():
     schemes = {scheme for chosen in arrays._space("qdq").schemes.values() for scheme in chosen}
     weights = {(scheme.weight.element, scheme.weight.zero_point) for scheme in schemes}
     activations = {scheme.activation.element for scheme in schemes}
-    met_together = {
-        (scheme.weight.element, scheme.weight.zero_point, scheme.activation.element) for scheme in schemes
-    }
+    met_together = {(scheme.weight.element, scheme.weight.zero_point, scheme.activation.element) for scheme in schemes}
     assert len(weights) == 18
     assert len(activations) == 9
     assert len(met_together) == 18 * 9

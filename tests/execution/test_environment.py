@@ -48,9 +48,7 @@ def test_threads_and_hashes_are_fixed_unless_the_process_says_otherwise():
 def test_the_search_path_is_the_process_s_then_the_parent_s(tmp_path, monkeypatch):
     """Folders of the process come first, all are absolute, and an empty entry is not the current folder."""
     monkeypatch.chdir(tmp_path)
-    environment = process_environment(
-        ["/build"], {}, {"PYTHONPATH": os.pathsep.join(["", "relative", "/there"])}
-    )
+    environment = process_environment(["/build"], {}, {"PYTHONPATH": os.pathsep.join(["", "relative", "/there"])})
     assert environment["PYTHONPATH"].split(os.pathsep) == ["/build", str(tmp_path / "relative"), "/there"]
 
 

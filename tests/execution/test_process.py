@@ -91,9 +91,7 @@ def test_a_result_that_cannot_be_sent_is_named(pool, spec, kind, text):
 
 def test_output_harms_no_reply(process):
     """A megabyte of garbage on both outputs changes nothing in the reply."""
-    assert process.call("tasks:print_garbage", timeout=LONG, mebibytes=1, then_raise=False).value == {
-        "ok": True
-    }
+    assert process.call("tasks:print_garbage", timeout=LONG, mebibytes=1, then_raise=False).value == {"ok": True}
 
 
 def test_the_end_of_the_output_is_evidence(process):

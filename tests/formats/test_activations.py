@@ -149,12 +149,8 @@ def test_absmax_of_maximum_times_power_of_two_is_exact() -> None:
             row *= 2.0**exponent
             granularity = parse_granularity("token")
             for scale in SCALES:
-                quantized = quantize_activation(
-                    row, element=element, granularity=granularity, scale_format=scale
-                )
-                values = dequantize_activation(
-                    quantized, element=element, granularity=granularity, scale_format=scale
-                )
+                quantized = quantize_activation(row, element=element, granularity=granularity, scale_format=scale)
+                values = dequantize_activation(quantized, element=element, granularity=granularity, scale_format=scale)
                 assert element_format(scale).decode(quantized.scale_codes) == 2.0**exponent
                 assert np.array_equal(values, row)
 

@@ -90,9 +90,7 @@ class ExactEncoder:
         if below != above:
             return lower if below < above else lower + 1
         if self.definition.mantissa_bits == 0:
-            return lower + (
-                lower > 0
-            )  # IEEE 754-2019 4.3.1: neither is even, the larger one; but zero is even
+            return lower + (lower > 0)  # IEEE 754-2019 4.3.1: neither is even, the larger one; but zero is even
         return lower + lower % 2
 
     def encode(self, value: float, overflow: str, rounding: str = "nearest") -> int:
@@ -105,9 +103,7 @@ class ExactEncoder:
             "away": lambda lower, _: lower + 1,
         }["nearest" if rounding == "nearest" else "towards zero" if towards_zero else "away"]
         code = self.magnitude_code(abs(Fraction(value)), choose)
-        if code > self.last and (
-            overflow == "saturate" or self.definition.reserved == "none" or towards_zero
-        ):
+        if code > self.last and (overflow == "saturate" or self.definition.reserved == "none" or towards_zero):
             code = self.last
         return sign | code
 

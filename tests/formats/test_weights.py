@@ -45,9 +45,7 @@ def quantize(
 ) -> tuple[QuantizedWeight, np.ndarray, np.ndarray]:
     """Quantize; return the result, its values, and scale * second_scale of every element."""
     granularity = parse_granularity(text)
-    quantized = quantize_weight(
-        weight, element=element, scale_format=scale, granularity=granularity, **options
-    )
+    quantized = quantize_weight(weight, element=element, scale_format=scale, granularity=granularity, **options)
     values = dequantize_weight(quantized, element=element, scale_format=scale, granularity=granularity)
     step = granularity.expand(scale_format(scale).decode(quantized.scale_codes), *weight.shape[-2:])
     if quantized.second_scale is not None:
@@ -267,14 +265,10 @@ def test_nan_and_infinite_scales_propagate() -> None:
     """A NaN scale poisons its group alone; infinity times 0 is NaN and times 1 infinity."""
     codes = np.array([[0, 1, 0, 1]], dtype=np.uint8)
     nan_scale = QuantizedWeight(codes, np.array([[255, 127]], dtype=np.uint8))
-    values = dequantize_weight(
-        nan_scale, element="int4", scale_format="ue8m0", granularity=parse_granularity("g2")
-    )
+    values = dequantize_weight(nan_scale, element="int4", scale_format="ue8m0", granularity=parse_granularity("g2"))
     assert np.array_equal(values, [[np.nan, np.nan, 0.0, 1.0]], equal_nan=True)
     infinite_scale = QuantizedWeight(codes, np.array([[0x7C00, 0x3C00]], dtype=np.uint16))
-    values = dequantize_weight(
-        infinite_scale, element="int4", scale_format="fp16", granularity=parse_granularity("g2")
-    )
+    values = dequantize_weight(infinite_scale, element="int4", scale_format="fp16", granularity=parse_granularity("g2"))
     assert np.array_equal(values, [[np.nan, np.inf, 0.0, 1.0]], equal_nan=True)
 
 

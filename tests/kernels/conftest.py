@@ -14,9 +14,7 @@ from humming_conformance.devices import Device, detect_devices
 from humming_conformance.execution import ProcessPool, ProcessSpec
 
 HERE = str(Path(__file__).parent)
-sys.path.append(
-    HERE
-)  # makes `exact` importable: under import mode importlib a test's folder is not on the path
+sys.path.append(HERE)  # makes `exact` importable: under import mode importlib a test's folder is not on the path
 
 PATIENCE = 300.0  # seconds; no passing test comes near
 RUN_CASE = "humming_conformance.execution.run_case:run_case"
@@ -37,9 +35,7 @@ def call_task(tmp_path_factory):
 
     def call(kind, task, *, process="shared", **arguments):
         environment = {"TRITON_CACHE_DIR": cache, "TRITON_DEFAULT_FP_FUSION": "0"}
-        environment["CUDA_VISIBLE_DEVICES"] = (
-            os.environ.get("CUDA_VISIBLE_DEVICES", "0") if kind == "cuda" else ""
-        )
+        environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0") if kind == "cuda" else ""
         if kind == "cpu_interpreter":
             environment["TRITON_INTERPRET"] = "1"
         spec = ProcessSpec(f"{process} {kind}", (HERE,), tuple(environment.items()))

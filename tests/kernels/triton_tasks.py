@@ -87,7 +87,5 @@ def _stack_bytes(cubin):
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        listing = subprocess.run(
-            [tool, "-res-usage", file.name], capture_output=True, text=True, check=True
-        ).stdout
+        listing = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
     return int(re.search(r"STACK:(\d+)", listing)[1])

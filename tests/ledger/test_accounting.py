@@ -99,9 +99,7 @@ def test_slow_and_ambiguous_are_red_only_when_strict() -> None:
         ([], {"unmet": ["qdq: 0 of 1 required judged"]}, "--require qdq: 0 of 1 required judged"),
     ],
 )
-def test_each_cause_of_red_is_named_alone(
-    verdicts: list[Verdict], options: dict[str, list[str]], reason: str
-) -> None:
+def test_each_cause_of_red_is_named_alone(verdicts: list[Verdict], options: dict[str, list[str]], reason: str) -> None:
     """Each cause alone makes the run red with exactly its own line."""
     status = exit_status([verdict("pass"), *verdicts], **options)  # type: ignore[arg-type]
     assert (status.code, status.reasons) == (1, (reason,))
@@ -161,16 +159,11 @@ def test_an_unmet_requirement_gives_the_commonest_reasons() -> None:
     reasons = ["no CUDA GPU"] * 4 + ["rare"] + ["library missing"] * 3 + ["old driver"] * 2
     verdicts = [verdict("not_run", reason, kernel="humming_lib") for reason in reasons]
     assert Requirement("humming_lib").check(verdicts) == (
-        "humming_lib: 0 of 1 required judged; "
-        "first reasons: no CUDA GPU (4); library missing (3); old driver (2)"
+        "humming_lib: 0 of 1 required judged; first reasons: no CUDA GPU (4); library missing (3); old driver (2)"
     )
 
 
 def test_a_requirement_on_what_was_not_planned_says_so() -> None:
     """Nothing planned, and all that was planned judged but too few, are told apart."""
     assert Requirement("humming_lib").check([verdict("pass")]).endswith("nothing of it was planned")
-    assert (
-        Requirement("qdq", "", 2)
-        .check([verdict("pass")])
-        .endswith("1 of 2 required judged; no more was planned")
-    )
+    assert Requirement("qdq", "", 2).check([verdict("pass")]).endswith("1 of 2 required judged; no more was planned")

@@ -39,9 +39,7 @@ VERDICTS = st.builds(
     outcome=st.sampled_from(OUTCOMES),
     reason=st.text(),
     message=st.text(),
-    rulings=st.lists(st.builds(Ruling, st.text(), st.sampled_from(OUTCOMES), st.text()), max_size=3).map(
-        tuple
-    ),
+    rulings=st.lists(st.builds(Ruling, st.text(), st.sampled_from(OUTCOMES), st.text()), max_size=3).map(tuple),
     evidence=EVIDENCE,
     waiver=st.text(),
 )
@@ -53,9 +51,7 @@ HEAD = Head(
     ("pytest", "suites"),
     (Planned("numerics", SUBJECT),),
 )
-END = End(
-    "finished", {"fail": 1}, (Mismatch(Planned("numerics", SUBJECT), "2 verdicts"),), ("shard-gw0.jsonl",)
-)
+END = End("finished", {"fail": 1}, (Mismatch(Planned("numerics", SUBJECT), "2 verdicts"),), ("shard-gw0.jsonl",))
 
 
 @given(VERDICTS, st.text())
@@ -125,9 +121,7 @@ def test_unknown_keys_are_ignored() -> None:
         ({"evidence": "much"}, "wrong type"),
     ],
 )
-def test_a_broken_record_is_refused_with_file_and_line(
-    tmp_path: Path, change: dict[str, object], rule: str
-) -> None:
+def test_a_broken_record_is_refused_with_file_and_line(tmp_path: Path, change: dict[str, object], rule: str) -> None:
     """A record that breaks one rule raises one error naming the file, the line and the rule."""
     path = tmp_path / "shard-gw0.jsonl"
     broken = json.dumps(json.loads(format_record(ENTRY)) | change)
@@ -154,9 +148,7 @@ def test_a_file_cut_off_anywhere_keeps_its_whole_lines(tmp_path: Path) -> None:
         content = read_records(path)
         whole = sum(length >= len("".join(lines[: n + 1])) - 1 for n in range(2))
         assert content.records == (HEAD, ENTRY)[:whole]
-        assert content.truncated == (
-            length not in (0, *(len("".join(lines[:n])) - d for n in (1, 2) for d in (0, 1)))
-        )
+        assert content.truncated == (length not in (0, *(len("".join(lines[:n])) - d for n in (1, 2) for d in (0, 1))))
 
 
 @pytest.mark.parametrize("garbage", ["not json", '{"schema": 1, "record": "verd', "", "[1]", "\ufffd\x00"])

@@ -148,9 +148,7 @@ def test_a_killed_writer_loses_one_line_at_most(tmp_path: Path) -> None:
         "time.sleep(600)\n"
     )
     root = str(Path(humming_conformance.__file__).parents[1])
-    writer = subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], env={**os.environ, "PYTHONPATH": root}
-    )
+    writer = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], env={**os.environ, "PYTHONPATH": root})
     shard = tmp_path / "shard-gw0.jsonl"
     try:
         while writer.poll() is None and (not shard.exists() or shard.stat().st_size < 1_000_000):

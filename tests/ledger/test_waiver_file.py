@@ -92,9 +92,7 @@ def test_any_version_and_a_date(tmp_path: Path) -> None:
         ({"architecture": '["90"]'}, "architecture '90' is not sm_ and a number"),
     ],
 )
-def test_each_broken_rule_names_file_entry_and_mend(
-    tmp_path: Path, change: dict[str, str | None], rule: str
-) -> None:
+def test_each_broken_rule_names_file_entry_and_mend(tmp_path: Path, change: dict[str, str | None], rule: str) -> None:
     """A second entry that breaks one rule raises one error with file, entry number, rule and mend."""
     other = GOOD | {"query": '"humming_lib:dense-*:h200"'}
     path = write(tmp_path / "w.toml", other, GOOD | change)
@@ -128,9 +126,7 @@ def test_one_scope_has_one_waiver(tmp_path: Path) -> None:
     other_range = write(tmp_path / "b.toml", GOOD | {"library": '">=0.1.20"'})
     assert len(read_waivers([first, other_range])) == 2
     second = write(tmp_path / "c.toml", GOOD | {"finding": '"HC-002"', "library": '"<0.1.20,>=0.1.16"'})
-    with pytest.raises(
-        WaiverError, match=r"c\.toml, waiver 1: has the scope of .*a\.toml, waiver 1; keep one"
-    ):
+    with pytest.raises(WaiverError, match=r"c\.toml, waiver 1: has the scope of .*a\.toml, waiver 1; keep one"):
         read_waivers([first, second])
 
 

@@ -27,9 +27,7 @@ QUARANTINE = replace(WAIVER, kind="quarantine")
 
 def verdict(outcome: Outcome, suite: str = "numerics", **evidence: object) -> Verdict:
     """A verdict on SUBJECT with one ruling."""
-    return Verdict(
-        SUBJECT, suite, outcome, "found", rulings=(Ruling("bound", outcome, "found"),), evidence=evidence
-    )
+    return Verdict(SUBJECT, suite, outcome, "found", rulings=(Ruling("bound", outcome, "found"),), evidence=evidence)
 
 
 def test_a_tolerated_failure_is_waived() -> None:
@@ -104,9 +102,7 @@ def test_library_versions_decide(version: str | None, covered: bool) -> None:  #
     assert (apply([WAIVER], verdict("fail"), target).outcome == "waived") is covered
 
 
-@pytest.mark.parametrize(
-    ("today", "outcome"), [(dt.date(2030, 12, 31), "waived"), (dt.date(2031, 1, 1), "fail")]
-)
+@pytest.mark.parametrize(("today", "outcome"), [(dt.date(2030, 12, 31), "waived"), (dt.date(2031, 1, 1), "fail")])
 def test_a_date_is_the_last_day(today: dt.date, outcome: Outcome) -> None:
     """On its date a waiver still holds; the day after, the failure counts and says why."""
     after = apply([WAIVER], verdict("fail"), replace(TARGET, today=today))

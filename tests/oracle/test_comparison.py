@@ -229,9 +229,7 @@ def test_differing_bits() -> None:
 
 def test_exactness_of_a_regime_depends_on_the_contract() -> None:
     """A regime is exact where every partial result keeps the significand bits that it needs."""
-    sources = dict.fromkeys(
-        ("fraction_bits", "accumulator_bits", "accumulator_format", "reduction_format"), "x"
-    )
+    sources = dict.fromkeys(("fraction_bits", "accumulator_bits", "accumulator_format", "reduction_format"), "x")
     fp8 = Contract("bf16", step_length=32, fraction_bits=13, accumulator_bits=13, sources=sources)
     split = Contract("bf16", split_k=4, reduction_format="bf16", sources=sources)
     half = Contract("fp16", accumulator_format="fp16", sources=sources)

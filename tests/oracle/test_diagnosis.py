@@ -71,9 +71,7 @@ def test_one_expert_and_one_slot_are_named() -> None:
         noise(output, (0, np.flatnonzero(expert[0].ravel() == 2)))
 
     assert "all in expert 2" in diagnosis_of(MOE, spoil_expert).sentences
-    assert (
-        "all in slot 1" in diagnosis_of(MOE, lambda output: noise(output, (0, slice(1, None, 2)))).sentences
-    )
+    assert "all in slot 1" in diagnosis_of(MOE, lambda output: noise(output, (0, slice(1, None, 2)))).sentences
 
 
 def test_rounding_is_told_from_truncation() -> None:

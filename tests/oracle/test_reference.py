@@ -126,9 +126,7 @@ def test_integers_are_exact() -> None:
         activation_scale=np.full_like(operands.activation_scale, unit),
     )
     result = reference(case, ones, ACCUMULATOR)
-    integers = ones.activation[0].astype(np.int8).astype(np.int64) @ ones.weight[0].astype(np.int8).T.astype(
-        np.int64
-    )
+    integers = ones.activation[0].astype(np.int8).astype(np.int64) @ ones.weight[0].astype(np.int8).T.astype(np.int64)
     assert np.array_equal(result.product[0], integers)
     assert (result.error <= 2.0**-50 * np.abs(result.product)).all()
 
@@ -204,9 +202,7 @@ def test_tile_sums() -> None:
 
 
 @pytest.mark.parametrize("case_id", SCHEMES)
-@pytest.mark.parametrize(
-    "contract", [Contract("bf16"), ACCUMULATOR, rounded_weight("bf16")], ids=Contract.text
-)
+@pytest.mark.parametrize("contract", [Contract("bf16"), ACCUMULATOR, rounded_weight("bf16")], ids=Contract.text)
 def test_spot_check_agrees(case_id: str, contract: Contract) -> None:
     """Correctly rounded element sums agree with the reference within its stated error."""
     case = parse_case(case_id)

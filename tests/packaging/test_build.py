@@ -48,9 +48,7 @@ def source(tmp_path_factory):
     for path in [*ROOT.glob("*.toml"), *ROOT.glob("*.md"), ROOT / "LICENSE"]:
         shutil.copy(path, copy)
     for folder in ("humming_conformance", *LINKED):
-        shutil.copytree(
-            ROOT / folder, copy / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     return copy
 
 
@@ -75,9 +73,7 @@ def test_wheel_has_one_top_level_name(wheel):
 def test_wheel_is_complete(source, wheel):
     """Every file of the package, linked folders and data included, is in the wheel."""
     expected = package_files(source)
-    assert {f"humming_conformance/{folder}" for folder in LINKED} <= {
-        name.rpartition("/")[0] for name in expected
-    }
+    assert {f"humming_conformance/{folder}" for folder in LINKED} <= {name.rpartition("/")[0] for name in expected}
     assert {name for name in wheel if ".dist-info/" not in name} == expected
 
 

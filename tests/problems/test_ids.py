@@ -163,9 +163,7 @@ def test_wrong_ids(text, rule, nearest):
     assert message.startswith(f"case id {text!r}: ")
     assert rule in message
     assert (
-        f"nearest valid id: {nearest}" in message
-        if nearest
-        else "nearest" in message or "docs/case_ids.md" in message
+        f"nearest valid id: {nearest}" in message if nearest else "nearest" in message or "docs/case_ids.md" in message
     )
 
 

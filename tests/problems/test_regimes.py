@@ -133,9 +133,7 @@ def test_scale_spread_neighbours_differ(case):
         assert (np.abs(np.diff(exponents, axis=axis)) >= 5).all()
 
 
-@pytest.mark.parametrize(
-    "weight", ["int4.g32.bf16", "uint3.g32.bf16.zp", "fp4_e2m1.g16.fp8_e4m3", "fp8_e4m3.g32.bf16"]
-)
+@pytest.mark.parametrize("weight", ["int4.g32.bf16", "uint3.g32.bf16.zp", "fp4_e2m1.g16.fp8_e4m3", "fp8_e4m3.g32.bf16"])
 @pytest.mark.parametrize("activation", ["bf16", "int8.token", "fp8_e5m2.token"])
 def test_all_codes_of_both(weight, activation):
     """Given K, each row of weights has every finite code, and the one-hot values are every activation code.
@@ -185,9 +183,7 @@ def test_nonfinite_rows(activation):
     for token, row in enumerate(values):
         special = row[~np.isfinite(row)].tolist()
         wanted = [np.nan, np.inf if has_inf else np.nan, -np.inf if has_inf else np.nan]
-        assert np.array_equal(
-            special, wanted[token % 4 : token % 4 + 1] if token % 4 < 3 else [], equal_nan=True
-        )
+        assert np.array_equal(special, wanted[token % 4 : token % 4 + 1] if token % 4 < 3 else [], equal_nan=True)
 
 
 @settings(max_examples=100)

@@ -75,9 +75,7 @@ def test_repeated_id_names_both_places(lists, tier):
     write(lists, "smoke", "one", FIRST, *([FIRST] if tier == "smoke" else []))
     write(lists, "gate", "one", FIRST)
     line = 2 if tier == "smoke" else 1
-    with pytest.raises(
-        TierError, match=rf"{tier}/one.txt, line {line}: .* there already \(smoke/one.txt, line 1\)"
-    ):
+    with pytest.raises(TierError, match=rf"{tier}/one.txt, line {line}: .* there already \(smoke/one.txt, line 1\)"):
         load_tier(tier, "one")
 
 

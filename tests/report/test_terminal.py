@@ -143,9 +143,7 @@ def test_everything_that_does_not_add_up_is_shown() -> None:
             verdict("pass", "b"),
             planned=1,
             exit_reason="interrupted: Ctrl-C",
-            mismatches=(
-                Mismatch(Planned("numerics", Subject("qdq", "b", "cpu")), "judged, but not planned"),
-            ),
+            mismatches=(Mismatch(Planned("numerics", Subject("qdq", "b", "cpu")), "judged, but not planned"),),
             truncated=("shard-gw1.jsonl",),
         ),
         ExitStatus(1, ("1 accounting mismatches between plan and verdicts",)),

@@ -6,9 +6,7 @@ from humming_conformance.protocols import Subject
 from humming_conformance.verdicts.failure import failure_text
 
 SUBJECT = Subject("humming_lib", "moe_indexed-w_int4.g128.bf16-a_bf16-m16.n256.k512.e8.top2-random", "h200")
-FIRST = WrongElement(
-    launch=0, row=3, column=17, token=1, slot=1, expert=5, got=1.5, expected=1.0, bound=0.0625
-)
+FIRST = WrongElement(launch=0, row=3, column=17, token=1, slot=1, expert=5, got=1.5, expected=1.0, bound=0.0625)
 
 
 def test_a_failure_says_what_where_why_and_how_to_see_it_again() -> None:

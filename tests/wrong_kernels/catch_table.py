@@ -117,9 +117,7 @@ def wrong_line(row: Row) -> str:
     """A wrong kernel's line of the first table."""
     kernel = row.kernel
     marks = [_mark(row.regimes.get(regime)) for regime in COLUMNS]
-    return _line(
-        [kernel.name, kernel.what, kernel.fault_class, kernel.violates, *marks, " ".join(row.relations)]
-    )
+    return _line([kernel.name, kernel.what, kernel.fault_class, kernel.violates, *marks, " ".join(row.relations)])
 
 
 def flat_line(row: Row) -> str:

@@ -93,9 +93,7 @@ UNSEEN_KERNELS = (
         "Cuts K in 3 at multiples of 8, declares multiples of 128",
         INT4_LONG,
         contract(**STEP, weight_input="bf16", split_k=3, k_tile=128, reduction_format="bf16"),
-        executed=lambda _m: contract(
-            **STEP, weight_input="bf16", split_k=3, k_tile=8, reduction_format="bf16"
-        ),
+        executed=lambda _m: contract(**STEP, weight_input="bf16", split_k=3, k_tile=8, reduction_format="bf16"),
         violates="k_tile",
     ),
 )

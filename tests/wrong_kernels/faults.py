@@ -84,9 +84,7 @@ def _adds_unhit_experts_times_zero(sums: Array, launched: Launched) -> Array:
     return sums + 0.0 * scales.sum()
 
 
-def _wrong(
-    name: str, what: str, fault_class: str, base: str, declared: Contract, **fields: Any
-) -> ModelKernel:
+def _wrong(name: str, what: str, fault_class: str, base: str, declared: Contract, **fields: Any) -> ModelKernel:
     return ModelKernel(name, what, base, declared, fault_class=fault_class, **fields)
 
 
@@ -135,9 +133,7 @@ WRONG_KERNELS = (
     ),
     _wrong("one_element_zeroed", "Zeroes one element", "race", INT4, ROUNDED, spoil=_one_element_zeroed),
     _wrong("one_per_cent_up", "Multiplies all by 1.01", "precision", INT4, ROUNDED, spoil=_one_per_cent_up),
-    replace(
-        _misreads(misreadings.activations_in_fp8, "precision", INT4, ROUNDED), violates="activation_input"
-    ),
+    replace(_misreads(misreadings.activations_in_fp8, "precision", INT4, ROUNDED), violates="activation_input"),
     _wrong(
         "weight_rounded",
         "Rounds scaled weights to bf16, declares them exact",

@@ -57,9 +57,7 @@ def scales_cut_to_range(case: Case, operands: Operands) -> Operands:
 def second_scale_of_first_expert(case: Case, operands: Operands) -> Operands:  # noqa: ARG001
     """Uses expert 0's second-level scale for every expert."""
     assert operands.weight_scale_2 is not None
-    return replace(
-        operands, weight_scale_2=np.broadcast_to(operands.weight_scale_2[:1], operands.weight_scale_2.shape)
-    )
+    return replace(operands, weight_scale_2=np.broadcast_to(operands.weight_scale_2[:1], operands.weight_scale_2.shape))
 
 
 def token_scale_of_next(case: Case, operands: Operands) -> Operands:  # noqa: ARG001
@@ -113,9 +111,7 @@ def lowest_code_is_highest(case: Case, operands: Operands) -> Operands:
     """Decodes the most negative integer as its magnitude less one, as a sign-magnitude conversion does."""
     bits = case.weight.format.bits
     lowest = 1 << (bits - 1)
-    return replace(
-        operands, weight=np.where(operands.weight == lowest, lowest + 1, operands.weight).astype(np.uint8)
-    )
+    return replace(operands, weight=np.where(operands.weight == lowest, lowest + 1, operands.weight).astype(np.uint8))
 
 
 def activations_in_fp8(case: Case, operands: Operands) -> Operands:

@@ -37,9 +37,7 @@ def accumulate(case: Case, operands: Operands, contract: Contract) -> Array:
     return result.reshape(operands.launches, rows, case.problem.n)
 
 
-def finish(
-    case: Case, operands: Operands, contract: Contract, sums: Array, *, truncate: bool = False
-) -> NDArray:
+def finish(case: Case, operands: Operands, contract: Contract, sums: Array, *, truncate: bool = False) -> NDArray:
     """Output codes (L, rows, N): bias where the contract adds it, rounded (or, wrongly, truncated)."""
     output = element_format(case.output)
     bias = _bias(case, operands)

@@ -28,9 +28,7 @@ class ExactGrid(Regime):
     """
 
     name = "exact_grid"
-    fault = (
-        "lost, doubled or misplaced partial sums: splits, reductions, tails, accumulation of several groups"
-    )
+    fault = "lost, doubled or misplaced partial sums: splits, reductions, tails, accumulation of several groups"
     exact_bits = 8
 
     @classmethod
@@ -77,9 +75,7 @@ class ExactGrid(Regime):
 
     def weight_scale_2(self) -> Array:
         if self.case.weight.second_scale == "tensor":
-            return fill.power_of_two(
-                self.draw.words("weight_scale_2", (self.experts, 1)) % 2, element_format("fp32")
-            )
+            return fill.power_of_two(self.draw.words("weight_scale_2", (self.experts, 1)) % 2, element_format("fp32"))
         words = self.draw.words("weight_scale_2", (self.experts, self.case.problem.n))
         return fill.power_of_two(words % 2, self.output_format)
 

@@ -24,13 +24,9 @@ class Poison(Regime):
     @classmethod
     def refuses(cls, case: Case) -> str:
         problem = case.problem
-        counts = (
-            DISTRIBUTIONS[problem.distribution](problem.rows, problem.experts) if problem.experts else [1]
-        )
+        counts = DISTRIBUTIONS[problem.distribution](problem.rows, problem.experts) if problem.experts else [1]
         if min(counts):
-            return (
-                "poison needs an expert without rows; use a MoE problem with a distribution that leaves one"
-            )
+            return "poison needs an expert without rows; use a MoE problem with a distribution that leaves one"
         return ""
 
     def _poisoned(self, codes: Array, nan_code: int) -> Array:

@@ -150,9 +150,7 @@ class Regime:
             if case.weight.second_scale == "none"
             else store(self.weight_scale_2(), second_format.code_dtype),
             activation=store(self.activation(), self.activation_format.code_dtype),
-            activation_scale=store(self.activation_scale(), activation_scale_format.code_dtype)
-            if scaled
-            else None,
+            activation_scale=store(self.activation_scale(), activation_scale_format.code_dtype) if scaled else None,
             expert=self.expert() if case.problem.experts else None,
             bias=store(self.bias(), self.output_format.code_dtype) if case.problem.bias else None,
         )

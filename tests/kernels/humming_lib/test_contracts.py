@@ -11,9 +11,7 @@ from humming_conformance.problems import parse_case
 from humming_conformance.protocols import Route
 
 
-def _contract(
-    text: str, *, mma: str = "wgmma", split_k: int = 1, sm: int = 90, **layer_config: Any
-) -> Contract:
+def _contract(text: str, *, mma: str = "wgmma", split_k: int = 1, sm: int = 90, **layer_config: Any) -> Contract:
     case = parse_case(text)
     path = contracts.scale_path(case, layer_config)
     details = {"scale_path": path, "warp_shape": [64, 32, 64], "unordered": split_k > 2, "hardware_sm": sm}
@@ -57,9 +55,7 @@ def test_8_bit_group_scales_promote(group: int, interval: int):
 
 def test_fused_scales_never_promote():
     """fp4 with ue8m0 x fp8: scales are in the weight, so 14-bit sums run over all of K."""
-    contract = _contract(
-        "dense-w_fp4_e2m1.g32.ue8m0-a_fp8_e4m3.token-m16.n256.k512-random", use_fused_e8m0_scale=True
-    )
+    contract = _contract("dense-w_fp4_e2m1.g32.ue8m0-a_fp8_e4m3.token-m16.n256.k512-random", use_fused_e8m0_scale=True)
     assert contract.promotion_interval is None
     assert contract.scale_application == "multiplier_input"
     assert contract.weight_input == "exact"

@@ -25,9 +25,7 @@ class DocumentedLayer:
     def __init__(self, case: Case, operands: Operands) -> None:
         self.weight = torch.from_numpy(case.weight.format.decode(operands.weight))
 
-    def __call__(
-        self, *, outputs: torch.Tensor, compute_config: str, tuning_config: str, **given: Any
-    ) -> None:
+    def __call__(self, *, outputs: torch.Tensor, compute_config: str, tuning_config: str, **given: Any) -> None:
         gemm_type = json.loads(compute_config)["gemm_type"]
         block_m = json.loads(tuning_config)["block_shape"][0]
         inputs, scale = given["inputs"], given["input_scale"]

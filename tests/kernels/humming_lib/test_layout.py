@@ -56,9 +56,7 @@ def test_uint4_codes_stay_and_zero_points_are_packed_along_n():
     codes = np.tile(np.arange(16, dtype=np.uint8), (1, 16, 4))
     zero_point = np.stack([np.arange(16, dtype=np.uint8), np.arange(16, dtype=np.uint8)[::-1]], axis=1)[None]
     case = parse_case("dense-w_uint4.g32.bf16.zp-a_bf16-m4.n16.k64-random")
-    tensors = layout.weight_tensors(
-        case, _operands(codes, np.full((1, 16, 2), 0x3F80, np.uint16), zero_point)
-    )
+    tensors = layout.weight_tensors(case, _operands(codes, np.full((1, 16, 2), 0x3F80, np.uint16), zero_point))
     assert _words(tensors["weight"][0])[:2] == [0x76543210, 0xFEDCBA98]
     assert tensors["zero_point"].shape == (2, 2)
     assert _words(tensors["zero_point"]) == [0x76543210, 0x89ABCDEF, 0xFEDCBA98, 0x01234567]

@@ -19,9 +19,7 @@ def routings(draw: st.DrawFn) -> tuple[NDArray[np.int32], int]:
 
 
 @given(routings(), st.sampled_from([8, 16, 24, 64]))
-def test_indexed_tiles_hold_each_row_once_under_its_expert(
-    routing: tuple[NDArray[np.int32], int], block_m: int
-):
+def test_indexed_tiles_hold_each_row_once_under_its_expert(routing: tuple[NDArray[np.int32], int], block_m: int):
     """Within the padded count every logical row appears once, in a tile of its expert."""
     expert, experts = routing
     index = moe.indexed(expert, experts, block_m)

@@ -98,9 +98,7 @@ def _unpacked(words: torch.Tensor, bits: int) -> np.ndarray:
     return np.packbits(stream.reshape(*words.shape[:-1], -1, bits), axis=-1, bitorder="little")[..., 0]
 
 
-def _rows(
-    gemm_type: str, rows: int, schedule: dict[str, Any], given: dict[str, Any]
-) -> Iterator[tuple[int, int, int]]:
+def _rows(gemm_type: str, rows: int, schedule: dict[str, Any], given: dict[str, Any]) -> Iterator[tuple[int, int, int]]:
     """(output row, input row, expert) of everything that the documented call computes."""
     if gemm_type == "dense":
         yield from ((row, row, 0) for row in range(rows))
@@ -182,9 +180,7 @@ def test_the_script_shows_a_wrong_library(library: type[NumpyLayer], capsys: pyt
 
 
 @pytest.mark.parametrize("kind", ["moe_grouped_contiguous", "moe_grouped_masked"])
-def test_written_rows_of_nobody_are_told(
-    kind: str, library: type[NumpyLayer], capsys: pytest.CaptureFixture[str]
-):
+def test_written_rows_of_nobody_are_told(kind: str, library: type[NumpyLayer], capsys: pytest.CaptureFixture[str]):
     """A layer that writes rows which belong to no expert is found out, though every owned row is right."""
     library.writes_unowned_rows = True
     _execute(_script(f"{kind}-w_int4.g32.bf16-a_bf16-m6.n16.k64.e3.top1-readout", ROUTE))

@@ -17,9 +17,7 @@ def _config(**changes: Any) -> dict[str, Any]:
 
 
 def _slices(config: dict[str, Any], m_tiles: int, n: int, k: int, *, group_size: int = 0) -> StreamK:
-    return stream_k(
-        config, n=n, k=k, group_size=group_size, m_tiles=m_tiles, sm=90, sm_count=132, output_format="bf16"
-    )
+    return stream_k(config, n=n, k=k, group_size=group_size, m_tiles=m_tiles, sm=90, sm_count=132, output_format="bf16")
 
 
 def _walk(workers: int, tiles: int, k_blocks: int, step: int) -> int:
