@@ -29,7 +29,7 @@ def _kernel(reference: str) -> Kernel:
 
 
 def run_case(
-    *, kernel: str, case: str, device: dict[str, Any], relations: bool, lease_timeout: float
+    *, kernel: str, case: str, device: dict[str, Any], relations: bool, lease_timeout: float = 60.0
 ) -> dict[str, Any]:
     """Run one case through an adapter; called in a kernel process.
 
