@@ -59,7 +59,7 @@ def test_plugin_is_light():
 
 def test_rooms_are_light():
     """No room outside kernels/ loads torch or a kernel library when it is imported."""
-    files = set(PACKAGE.rglob("*.py")) - {TORCH_TWIN} - KERNEL_PROCESS  # rglob does not follow the links to kernels/ and suites/
+    files = set(PACKAGE.rglob("*.py")) - {TORCH_TWIN} - KERNEL_PROCESS  # rglob follows no links
     names = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files]
     modules = sorted(name.removesuffix(".__init__") for name in names)
     assert "humming_conformance.protocols" in modules
