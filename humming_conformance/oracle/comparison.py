@@ -89,15 +89,11 @@ class Comparison:
         return not self.wrong_count and (self.quality is None or self.quality.passed)
 
 
-def is_exact(contract: Contract, exact_bits: int | None, *, bias: bool) -> bool:
+def is_exact(contract: Contract, exact_bits: int | None) -> bool:
     """Whether a regime whose partial results need ``exact_bits`` significand bits is exact under a contract.
 
     Then the output must equal the rounded reference. ``None`` marks regimes that are judged by the bound.
-    Where slices of a split are scaled after rounding, the bias is fused into one of them and which one
-    matters: not exact.
     """
-    if bias and contract.split_k > 1 and contract.scale_application == "output":
-        return False
     return exact_bits is not None and exact_bits <= significand_bits(contract)
 
 
@@ -153,15 +149,23 @@ def compare(
     judged = output_codes[:, region.rows][:, :, region.columns]
     got = element_format(case.output).decode(judged)
     result: Products = (products if exact else reference)(case, operands, contract, region)
-    expected = round_output(case, contract, result.product, result.bias, result.output_scale)
-    wrong = ~_same(got, expected)
+    slices = contract.split_k > 1
+    # The slices of a split are rounded one by one; where one alone counts, it is as if there were no split.
+    scale = result.output_scale if exact or not slices else None
+    expected = round_output(case, contract, result.product, result.bias, scale)
+    right = _same(got, expected)
+    if scale is not None and slices:
+        # The bias is fused into the scaling of one slice, which may be another than the one that counts.
+        alone = round_output(case, contract, result.product, np.zeros_like(result.bias), scale)
+        right |= _same(got, element_format(case.output).round(alone + result.bias))
+    wrong = ~right
     margin = margin_before_rounding = np.inf if wrong.any() else 0.0
     allowed, quality = None, None
     if isinstance(result, Reference):
         allowed = bound(case, contract, result)
         wrong = np.where(np.isfinite(result.value), _outside(got, allowed), wrong)
         margin, margin_before_rounding = _margins(got, result, allowed, wrong)
-        quality = judge_quality(case, operands, region, got) if floor else None
+        quality = judge_quality(case, operands, region, got, repeatable=contract.repeatable) if floor else None
     return Comparison(
         region=region,
         exact=exact,

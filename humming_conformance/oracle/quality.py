@@ -21,6 +21,9 @@ from humming_conformance.problems import Case, Operands
 
 #: A kernel's error in norm may be at most this many times that of QDQ.
 FLOOR_FACTOR = 2.0
+#: How much further a kernel may be whose bits differ from run to run, so that its verdict does not: on an H200 the
+#: error in norm of one case moves by up to 2 % (docs/h200.md).
+UNREPEATABLE_SLACK = 0.1
 #: Below so many elements a ratio of two errors in norm is chance, and only an infinite error counts.
 FEWEST_ELEMENTS = 256
 
@@ -32,8 +35,9 @@ class Quality:
     Attributes:
         error: of the kernel, against exact dequantization and summation.
         qdq_error: of QDQ, against the same.
-        limit: the larger of ``FLOOR_FACTOR`` * ``qdq_error`` and the norm of half the distance of output
-            values. The second stands where QDQ happens to be exact; correct rounding never exceeds it.
+        limit: the larger of ``FLOOR_FACTOR`` * ``qdq_error`` and the norm of half the distance of output values,
+            with the slack of an unrepeatable kernel. The second stands where QDQ happens to be exact; correct rounding
+            never exceeds it.
         exact_norm: of the exact result.
         elements: how many were counted.
     """
@@ -56,8 +60,8 @@ class Quality:
         return self.error / self.exact_norm if self.exact_norm else self.error
 
 
-def judge_quality(case: Case, operands: Operands, region: Region, output: Array) -> Quality:
-    """Judge output values (L, rows, columns) of the judged region.
+def judge_quality(case: Case, operands: Operands, region: Region, output: Array, *, repeatable: bool) -> Quality:
+    """Judge output values (L, rows, columns) of the judged region; ``repeatable`` is the contract's word.
 
     A non-finite output where the exact result and QDQ's round to finite ones counts as an infinite error.
     """
@@ -79,7 +83,7 @@ def judge_quality(case: Case, operands: Operands, region: Region, output: Array)
     return Quality(
         error=_norm(error),
         qdq_error=_norm(qdq_error),
-        limit=max(FLOOR_FACTOR * _norm(qdq_error), _norm(half_step)),
+        limit=max(FLOOR_FACTOR * _norm(qdq_error), _norm(half_step)) * (1 if repeatable else 1 + UNREPEATABLE_SLACK),
         exact_norm=_norm(value),
         elements=int(np.count_nonzero(counted)),
     )

@@ -68,7 +68,7 @@ def judge_numerics(subject: Subject, case: Case, evidence: NumericsEvidence) -> 
         return Verdict(subject, "numerics", "error", reason, reason, (Ruling("operands", "error", reason),))
     contract = evidence.contract
     regime = REGIMES[case.regime]
-    exact = is_exact(contract, regime.exact_bits, bias=case.problem.bias)
+    exact = is_exact(contract, regime.exact_bits)
     region = judged_region(case, operands)
     comparison = compare(case, operands, contract, evidence.output, exact=exact, region=region, floor=regime.has_floor)
     rulings = [
@@ -90,7 +90,7 @@ def judge_numerics(subject: Subject, case: Case, evidence: NumericsEvidence) -> 
         "route": asdict(evidence.route),
         "margin": comparison.margin,
         "margin_before_rounding": comparison.margin_before_rounding,
-        "relative_error": None if comparison.quality is None else comparison.quality.relative_error,
+        "quality": None if comparison.quality is None else asdict(comparison.quality),
         "exact": exact,
         "elements": comparison.total,
         "wrong": comparison.wrong_count,

@@ -63,7 +63,7 @@ def operands_of(case: Case) -> Operands:
 def judged(kernel: ModelKernel, case: Case) -> Comparison:
     """A kernel's output on a case, judged by its own contract as the numerics suite does."""
     operands, regime = operands_of(case), REGIMES[case.regime]
-    exact = is_exact(kernel.declared, regime.exact_bits, bias=case.problem.bias)
+    exact = is_exact(kernel.declared, regime.exact_bits)
     output = kernel.output(case, operands)
     return compare(case, operands, kernel.declared, output, exact=exact, floor=regime.has_floor)
 
