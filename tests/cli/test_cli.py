@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: each command's output, and bad input in one line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from humming_conformance import cli
+from humming_conformance.ledger import Head, Planned, ShardWriter, merge, start
+from humming_conformance.problems import parse_case
+from humming_conformance.problems.tiers import load_tier
+from humming_conformance.protocols import Subject, Verdict
+
+CASE = "dense-w_int8.channel.bf16-a_bf16-m2.n8.k32-random"
+SUBJECT = Subject("qdq", CASE, "cpu")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty current folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_doctor(capsys):
+    """Every kernel, package and tool has a line that says whether it is there, and what would mend it."""
+    assert cli.main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    for heading in ("devices", "kernels", "packages", "tools"):
+        assert f"\n{heading}\n" in f"\n{out}"
+    for kernel in ("humming", "qdq", "torch_gemm", "triton_fused"):
+        assert f"  {kernel}: " in out
+    assert "  ok    cpu: cpu" in out
+    assert "  ok    torch " in out
+    assert "nvcc" in out
+    assert all("mend: " in line for line in out.splitlines() if line.startswith("  none") and "(" not in line)
+
+
+def test_plan(capsys):
+    """Every subject of the tier has a line with its answer; the totals come last."""
+    assert cli.main(["plan", "--tier", "smoke", "--kernel", "qdq"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = load_tier("smoke", "qdq")
+    assert [line.split(":")[1] for line in lines[: len(listed)]] == list(listed)
+    assert all(line.startswith("qdq:") and line.endswith(" yes") for line in lines[: len(listed)])
+    assert lines[len(listed)] == f"conformance plan: {len(listed)} subjects"
+
+
+def test_report(folder, capsys):
+    """A merged ledger becomes one HTML file that names its subjects."""
+    planned = Planned("numerics", SUBJECT)
+    start(folder / "ledger", Head({}, "gate", ("pytest",), (planned,)))
+    with ShardWriter(folder / "ledger", "main") as shard:
+        shard.append(Verdict(SUBJECT, "numerics", "fail", "1 of 16 elements", "the whole text"))
+    merge(folder / "ledger", [planned], {}, "")
+    assert cli.main(["report", "ledger"]) == 0
+    assert "1 verdicts in conformance.html" in capsys.readouterr().out
+    html = (folder / "conformance.html").read_text()
+    assert str(SUBJECT) in html
+    assert "the whole text" in html
+    assert cli.main(["report", "ledger", "--output", "other.html"]) == 0
+    assert (folder / "other.html").exists()
+
+
+def test_repro(folder, capsys):
+    """A subject is judged again, and the script that is written runs by itself and finds the same."""
+    assert cli.main(["repro", str(SUBJECT), "--output", "again.py"]) == 0
+    assert capsys.readouterr().out == f"{SUBJECT}\npass\nwrote again.py\n"
+    script = folder / "again.py"
+    assert script.read_text().startswith(f'"""{SUBJECT}\n')
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"0 of {2 * 8} elements are wrong\n"
+
+
+WRONG = """
+from humming_conformance.kernels.qdq import Qdq
+
+
+class Wrong(Qdq):
+    name = "off"
+    device_kinds = ("cpu",)
+
+    def run(self, state, launch, buffer):
+        output = super().run(state, launch, buffer)
+        if launch == {launch}:
+            output.tensor[1, 3] = 1000.0
+        return output
+
+
+kernel = Wrong()
+"""
+
+
+def test_repro_of_a_failure(folder, monkeypatch, capsys):
+    """A failure's script holds the launch that is wrong and names the wrong element; the exit status is 1."""
+    case = CASE.replace("random", "readout")
+    launches = -(-parse_case(case).problem.k // 2)
+    (folder / "off.py").write_text(WRONG.format(launch=launches - 1))
+    monkeypatch.setattr(sys, "path", [*sys.path, str(folder)])
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    assert cli.main(["repro", f"off:{case}:cpu", "--kernel", "off:kernel", "--output", "again.py"]) == 1
+    out = capsys.readouterr().out
+    assert f"launch {launches - 1}, row 1, column 3: got 1000" in out
+    done = subprocess.run([sys.executable, "again.py"], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first == "1 of 16 elements are wrong"
+    assert second.startswith("  [1, 3] got 1000, right: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["repro", "nonsense"], "subject 'nonsense' is not kernel:case:device"),
+        (["repro", "qdq:dense:cpu"], "dense"),
+        (["repro", f"qdk:{CASE}:cpu"], "did you mean qdq?"),
+        (["repro", str(SUBJECT), "--kernel", "torch_gemm"], "'qdq' is not among torch_gemm"),
+        (["plan", "--tier", "smok"], "nearest: smoke"),
+        (["plan", "--library", "humming"], "NAME=REQUEST"),
+        (["report", "none"], "none holds no ledger"),
+        (["tiers", "none"], "kernel 'none' is not known"),
+        (["tiers", "qdq", "--tier", "gates"], "nearest: gate"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input(folder, capsys, arguments, words):
+    """One line on standard error that begins with the command, exit status 2, and nothing written."""
+    assert cli.main(arguments) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith(f"humming-conformance {arguments[0]}: ")
+    assert told.err.count("\n") == 1
+    assert words in told.err
+    assert list(folder.iterdir()) == []
+
+
+def test_output_that_cannot_be_written(folder, capsys):
+    """The path is named as it was given, before anything is judged."""
+    for arguments in (["repro", str(SUBJECT)], ["report", "ledger"]):
+        for output in ("none/file", "."):
+            with pytest.raises(SystemExit) as ended:
+                cli.main([*arguments, "--output", output])
+            assert ended.value.code == 2
+            told = capsys.readouterr()
+            assert f"{output!r}" in told.err
+            assert told.out == ""
+    assert list(folder.iterdir()) == []
+
+
+def test_a_ledger_without_a_head(folder, capsys):
+    """Shards alone are no run to report on."""
+    (folder / "ledger").mkdir()
+    with ShardWriter(folder / "ledger", "main") as shard:
+        shard.append(Verdict(SUBJECT, "numerics", "pass"))
+    assert cli.main(["report", "ledger"]) == 2
+    assert "has no head" in capsys.readouterr().err
