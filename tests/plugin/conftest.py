@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +20,6 @@ HERE = Path(__file__).parent
 SUITES = Path(humming_conformance.__file__).resolve().parents[1] / "suites"
 #: Seconds after which a run is stuck; no passing test comes near.
 PATIENCE = 300
-
-CASE = "dense-w_int8.channel.bf16-a_bf16-m{}.n8.k32-random"
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,15 @@ class Suites:
         search_path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
         self.environment |= {"PYTHONPATH": search_path, "COLUMNS": "110", "CUDA_VISIBLE_DEVICES": ""}
 
+    @staticmethod
+    def case(tokens: int) -> str:
+        """The id of a small case with so many tokens."""
+        return f"dense-w_int8.channel.bf16-a_bf16-m{tokens}.n8.k32-random"
+
     def command(self, *options, kernels=(), tokens=()):
         """The command line for kernels of ``kernels_for_tests`` on the case with each number of tokens."""
         named = [f"--kernel=kernels_for_tests:{name}" for name in kernels]
-        cases = [f"--case={CASE.format(m)}" for m in tokens]
+        cases = [f"--case={self.case(m)}" for m in tokens]
         arguments = ["-p", "no:cacheprovider", *named, *cases, *map(str, options)]
         return [sys.executable, "-m", "pytest", str(SUITES), *arguments]
 
@@ -77,6 +81,15 @@ class Suites:
             check=False,
         )
         return Ran(done.returncode, done.stdout, self.folder / (ledger or ""))
+
+    def wait_for_a_verdict(self, process):
+        """Wait until a run without workers has written its first verdict to the folder ``ledger``."""
+        shard = self.folder / "ledger" / "shard-main.jsonl"
+        deadline = time.monotonic() + PATIENCE
+        while not (shard.exists() and shard.read_text().endswith("\n")):
+            assert process.poll() is None, "the run ended before it had judged anything"
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
     def refused(self, *options, **more):
         """Run what must be refused: exit status 4 and one line that says why, which is returned."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 
 from humming_conformance.ledger import read_ledger
 
@@ -93,17 +92,12 @@ def test_interrupted_by_the_keyboard(suites):
         stderr=subprocess.STDOUT,
         text=True,
     ) as process:
-        shard = suites.folder / "ledger" / "shard-main.jsonl"
-        deadline = time.monotonic() + 120
-        while not (shard.exists() and shard.read_text().endswith("\n")):
-            assert process.poll() is None, process.stdout.read()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        suites.wait_for_a_verdict(process)
         process.send_signal(signal.SIGINT)
         output = process.communicate(timeout=120)[0]
     ledger = read_ledger(suites.folder / "ledger")
     assert [verdict.outcome for verdict in ledger.verdicts] == ["pass", "not_run", "not_run"]
-    assert ledger.end.exit_reason == "interrupted: interrupted"
+    assert ledger.end.exit_reason == "interrupted: Ctrl-C"
     assert ledger.end.mismatches == ()
     assert process.returncode == 2
     assert "planned 3 = 1 pass + 2 not_run" in output
@@ -118,3 +112,27 @@ def test_stopped_workers_leave_the_rest_not_run(suites):
     assert len(ran.ledger.verdicts) == 3
     assert ran.code != 0
     assert "scheduling tests via WorkStealingScheduling" in ran.output
+
+
+def test_killed_and_resumed(suites):
+    """After SIGKILL nothing is merged; what was judged is kept, and a resumed run judges what is asked for then."""
+    with subprocess.Popen(
+        suites.command("--ledger", "ledger", kernels=["hangs"], tokens=[1, 2, 3]),
+        cwd=suites.folder,
+        env=suites.environment,
+        stdout=subprocess.DEVNULL,
+    ) as process:
+        suites.wait_for_a_verdict(process)
+        process.kill()
+    killed = read_ledger(suites.folder / "ledger")
+    assert killed.end is None
+    assert [verdict.outcome for verdict in killed.verdicts] == ["pass"]
+    ran = suites.run("--resume", "ledger", ledger=None, kernels=["hangs"], tokens=[1, 3])
+    resumed = read_ledger(suites.folder / "ledger")
+    assert {v.subject.case_id: v.outcome for v in resumed.verdicts} == {
+        suites.case(1): "pass",
+        suites.case(2): "not_run",
+        suites.case(3): "pass",
+    }
+    assert killed.verdicts[0] in resumed.verdicts, "judged again: the seconds differ"
+    assert ran.code == 0, ran.output
