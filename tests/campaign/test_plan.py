@@ -119,6 +119,7 @@ def test_a_missing_library(machine, library):
     assert (task.device.name, task.support.answer, task.build) == ("h200", "absent", None)
     assert "humming-kernels is not installed" in task.support.reason
     assert "pip install humming-kernels" in task.support.mend
+    assert answers("humming", cases=(CLAIMED.replace("a_bf16", "a_fp6_e2m3.token"),))[0][2] == "no"
     with pytest.raises(LibraryError, match="not installed here"):
         make_plan(RunOptions(kernels=("humming",), cases=(CLAIMED,), libraries={"humming": "0.1.16"}))
 

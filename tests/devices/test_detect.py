@@ -99,6 +99,8 @@ def test_all_gpus_come_first():
         ("", []),
         ("-1", []),
         ("7", []),
+        ("aaaa1111", []),
+        ("GPU-bbbb", []),  # of two
         ("0,-1,1", [0]),  # CUDA stops at the first wrong word
     ],
 )
