@@ -41,13 +41,13 @@ def _parser() -> argparse.ArgumentParser:
     repro = commands.add_parser("repro", help="judge one subject again and write a script that shows it")
     repro.add_argument("subject", help="kernel:case:device, as reports print it")
     repro.add_argument(
-        "--output", metavar="FILE", type=Path, help="where to write the script (default: repro_<digest>.py)"
+        "--output", metavar="FILE", type=_output, help="where to write the script (default: repro_<digest>.py)"
     )
     repro.set_defaults(command=_repro)
 
     report = commands.add_parser("report", help="one HTML file from a ledger folder")
     report.add_argument("ledger", type=Path, help="ledger folder of a finished run")
-    report.add_argument("--output", metavar="FILE", type=Path, default=Path("conformance.html"))
+    report.add_argument("--output", metavar="FILE", type=_output, default=Path("conformance.html"))
     report.set_defaults(command=_report)
 
     tiers = commands.add_parser("tiers", help="add the cases that a kernel's tier list lacks (append-only)")
@@ -64,6 +64,14 @@ def _parser() -> argparse.ArgumentParser:
 def _run_options(options: argparse.Namespace, **more: object) -> RunOptions:
     libraries = dict(parse_library_request(text) for text in options.library)
     return RunOptions(kernels=tuple(options.kernel), libraries=libraries, **more)  # type: ignore[arg-type]  # by name
+
+
+def _output(text: str) -> Path:
+    """Where to write a file; told to be impossible before anything is judged."""
+    path = Path(text)
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} can't be written; give a file in a folder that exists")
+    return path
 
 
 def _doctor(_options: argparse.Namespace) -> int:

@@ -172,6 +172,7 @@ class _Conformance:
             time_limit=option.conformance_time_limit,
         )
         self.html = option.conformance_html
+        self.root = config.rootpath
         self.command = config.invocation_params.args
         self.planned: list[Any] | None = None
         self.crashed: dict[Any, str] = {}
@@ -191,7 +192,7 @@ class _Conformance:
         from humming_conformance.report import junit_properties
 
         subject = Subject.parse(request.param)
-        verdict = self.run.settle(_suite_of(request.node.nodeid), self.run.tasks[subject], self.worker)
+        verdict = self.run.settle(self._suite_of(request.node.nodeid), self.run.tasks[subject], self.worker)
         request.node.user_properties += junit_properties(verdict)
         return Judged(verdict)
 
@@ -216,10 +217,14 @@ class _Conformance:
     def _begin(self, nodeids: Iterable[str]) -> None:
         from humming_conformance.ledger import Planned
 
-        found = ((_suite_of(nodeid), _subject_of(nodeid)) for nodeid in nodeids)
+        found = ((self._suite_of(nodeid), _subject_of(nodeid)) for nodeid in nodeids)
         self.planned = [Planned(suite, subject) for suite, subject in found if subject in self.run.tasks]
         with _usage_errors():
             self.run.begin(self.planned, ["pytest", *map(str, self.command)])
+
+    def _suite_of(self, nodeid: str) -> str:
+        """The suite of an item: the folder that its file is in, which may be the root of the session."""
+        return (self.root / nodeid.split("::", maxsplit=1)[0]).parent.name
 
     # Workers.
 
@@ -236,7 +241,7 @@ class _Conformance:
         subject = _subject_of(crashitem)
         if subject is not None:
             name = getattr(getattr(report, "node", None), "gateway", None)
-            self.crashed[Planned(_suite_of(crashitem), subject)] = str(getattr(name, "id", "a worker"))
+            self.crashed[Planned(self._suite_of(crashitem), subject)] = str(getattr(name, "id", "a worker"))
 
     # The end.
 
@@ -268,11 +273,6 @@ class _Conformance:
         outcome = self.outcome
         for line in summary_lines(outcome.ledger, outcome.status, stale=outcome.stale, folder=self.folder, width=width):
             terminalreporter.write_line(line)
-
-
-def _suite_of(nodeid: str) -> str:
-    """The suite of an item: the folder that its file is in."""
-    return Path(nodeid.split("::", maxsplit=1)[0]).parent.name
 
 
 def _subject_of(nodeid: str) -> Subject | None:

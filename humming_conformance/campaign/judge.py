@@ -110,9 +110,9 @@ def process_spec(task: Task) -> ProcessSpec:
     """The kernel process of a task: one for each library build, device and interpreter mode."""
     library, build, device = task.kernel.kernel.library, task.build, task.device
     environment = dict(library.environment) if library else {}
-    python_path = list(task.kernel.python_path)
-    if build is not None and build.path is not None:
-        python_path.append(build.path)
+    # The build first: the folder that the adapter lies in may hold another build of its library.
+    python_path = [build.path] if build is not None and build.path is not None else []
+    python_path += task.kernel.python_path
     if library is not None and build is not None:
         for variable in library.cache_variables:
             folder = state_folder() / "jit" / build.build_hash

@@ -95,7 +95,8 @@ def load_kernel(reference: str, *, search_here: bool = False) -> KernelReference
     adapter: Kernel = kernel  # type: ignore[assignment]  # its attributes were checked
     if not re.fullmatch(r"[a-z0-9_]+", adapter.name):
         raise KernelError(f"kernel {reference!r} is named {adapter.name!r}; names are lower case letters, digits and _")
-    root = Path(module.__file__ or "").resolve().parents[module_name.count(".")]
+    levels = module_name.count(".") + hasattr(module, "__path__")  # the file of a package is its __init__.py
+    root = Path(module.__file__ or "").resolve().parents[levels]
     installed = module_name.startswith("humming_conformance.")
     return KernelReference(adapter, reference, () if installed else (str(root),))
 
