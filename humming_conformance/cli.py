@@ -8,11 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from humming_conformance.campaign.kernels import KernelError
 from humming_conformance.campaign.plan import PlanError, RunOptions, make_plan
-from humming_conformance.execution import LibraryError, parse_library_request
+from humming_conformance.campaign.run import INPUT_ERRORS
+from humming_conformance.execution import parse_library_request
 from humming_conformance.ledger import LedgerError, read_ledger
-from humming_conformance.problems import CaseError
 from humming_conformance.protocols import Subject
 
 
@@ -21,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         status: int = options.command(options)
-    except (CaseError, KernelError, LedgerError, LibraryError, PlanError, ValueError) as error:
+    except (*INPUT_ERRORS, OSError) as error:
         print(f"humming-conformance {options.name}: {error}", file=sys.stderr)
         return 2
     return status
@@ -40,9 +39,7 @@ def _parser() -> argparse.ArgumentParser:
 
     repro = commands.add_parser("repro", help="judge one subject again and write a script that shows it")
     repro.add_argument("subject", help="kernel:case:device, as reports print it")
-    repro.add_argument(
-        "--output", metavar="FILE", type=_output, help="where to write the script (default: repro_<digest>.py)"
-    )
+    repro.add_argument("--output", metavar="FILE", type=_output, help="script to write (default: repro_<digest>.py)")
     repro.set_defaults(command=_repro)
 
     report = commands.add_parser("report", help="one HTML file from a ledger folder")
@@ -59,11 +56,6 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--kernel", action="append", default=[], help="name or package.module:attribute (repeat)")
         command.add_argument("--library", action="append", default=[], help="NAME=VERSION|WHEEL|FOLDER (repeat)")
     return parser
-
-
-def _run_options(options: argparse.Namespace, **more: object) -> RunOptions:
-    libraries = dict(parse_library_request(text) for text in options.library)
-    return RunOptions(kernels=tuple(options.kernel), libraries=libraries, **more)  # type: ignore[arg-type]  # by name
 
 
 def _output(text: str) -> Path:
@@ -84,7 +76,7 @@ def _doctor(_options: argparse.Namespace) -> int:
 def _plan(options: argparse.Namespace) -> int:
     from humming_conformance.report import plan_lines
 
-    plan = make_plan(_run_options(options, tier=options.tier))
+    plan = make_plan(RunOptions(options.tier, tuple(options.kernel), libraries=_libraries(options)))
     for task in plan:
         reason = f": {task.support.reason}" if task.support.reason else ""
         print(f"{task.subject} {task.support.answer}{reason}")
@@ -95,7 +87,11 @@ def _plan(options: argparse.Namespace) -> int:
 def _repro(options: argparse.Namespace) -> int:
     from humming_conformance.campaign.repro import reproduce
 
-    return reproduce(Subject.parse(options.subject), _run_options(options), options.output)
+    try:
+        subject = Subject.parse(options.subject)
+    except ValueError as error:
+        raise PlanError(str(error)) from error
+    return reproduce(subject, options.kernel, _libraries(options), options.output)
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -116,6 +112,10 @@ def _tiers(options: argparse.Namespace) -> int:
     print("\n".join(added))
     print(f"{len(added)} cases added to {options.tier} of {options.kernel}")
     return 0
+
+
+def _libraries(options: argparse.Namespace) -> dict[str, str]:
+    return dict(parse_library_request(text) for text in options.library)
 
 
 if __name__ == "__main__":

@@ -12,25 +12,20 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import humming_conformance
-from humming_conformance.protocols import Subject, Verdict
+
+# An inert plugin must stay light: what imports NumPy is imported where it is used.
+if TYPE_CHECKING:
+    from humming_conformance.campaign.run import Outcome
+    from humming_conformance.ledger import Planned
+    from humming_conformance.protocols import Subject, Verdict
 
 _SUITES = (Path(humming_conformance.__file__).parent / "suites").resolve()
-#: What options can be wrong by; each says what is wrong in one sentence.
-_INPUT_ERRORS = {
-    "CaseError",
-    "KernelError",
-    "LedgerError",
-    "LibraryError",
-    "PlanError",
-    "RequirementError",
-    "TierError",
-    "WaiverError",
-}
+_SESSION = "humming_conformance_session"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,23 +42,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     option("--library", "libraries", "NAME=VERSION|WHEEL|FOLDER: the build to judge", action="append", default=[])
     option("--ledger", "ledger", "new folder for the ledger (default: one below .conformance)", metavar="DIR")
     option("--resume", "resume", "continue the run of this ledger folder", metavar="DIR")
-    option(
-        "--waivers",
-        "waivers",
-        "a waiver file of your own (repeat)",
-        action="append",
-        default=[],
-        metavar="FILE",
-    )
+    option("--waivers", "waivers", "a waiver file of your own (repeat)", action="append", default=[], metavar="FILE")
     option("--require", "require", "KERNEL[:SUITE][=N]: red if fewer were judged", action="append", default=[])
-    option(
-        "--time-limit",
-        "time_limit",
-        "seconds one case may take",
-        type=float,
-        default=300.0,
-        metavar="SECONDS",
-    )
+    limit_help = "seconds one case may take, compilation included (default 300)"
+    option("--time-limit", "time_limit", limit_help, type=float, default=300.0, metavar="SECONDS")
     option("--strict-verdicts", "strict", "slow and ambiguous are red too", action="store_true")
     option("--conformance-html", "html", "write the report of the run to this file", metavar="FILE")
 
@@ -74,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     with _usage_errors():
         session = _Conformance(config)
-    config.pluginmanager.register(session, "humming_conformance_session")
+    config.pluginmanager.register(session, _SESSION)
 
 
 @contextmanager
@@ -83,10 +65,19 @@ def _usage_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # Named, not imported: an inert plugin must stay light.
-        if {base.__name__ for base in type(error).__mro__} & _INPUT_ERRORS:
+        from humming_conformance.campaign.run import INPUT_ERRORS
+
+        if isinstance(error, INPUT_ERRORS):
             raise pytest.UsageError(str(error)) from error
         raise
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Refuse our suites where they were collected without being named: nothing would account for them."""
+    if "judged" not in metafunc.fixturenames or metafunc.config.pluginmanager.has_plugin(_SESSION):
+        return
+    if _SUITES in metafunc.definition.path.resolve().parents:
+        pytest.fail("name the suites on the command line: pytest suites", pytrace=False)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -154,6 +145,8 @@ class _Conformance:
         self.is_worker = bool(worker_input)
         if option.conformance_ledger and option.conformance_resume:
             raise pytest.UsageError("--ledger starts a run and --resume continues one; give only one of them")
+        if option.conformance_html and not Path(option.conformance_html).parent.is_dir():
+            raise pytest.UsageError(f"--conformance-html {option.conformance_html}: its folder does not exist; make it")
         given = option.conformance_resume or option.conformance_ledger or default_folder()
         self.folder = Path(worker_input.get("conformance_folder", given)).absolute()
         self.run = Run(
@@ -174,9 +167,11 @@ class _Conformance:
         self.html = option.conformance_html
         self.root = config.rootpath
         self.command = config.invocation_params.args
-        self.planned: list[Any] | None = None
-        self.crashed: dict[Any, str] = {}
-        self.outcome: Any = None
+        #: What the ledger was begun with; None until then.
+        self.planned: list[Planned] | None = None
+        self.crashed: dict[Planned, str] = {}
+        self.stopped = ""
+        self.outcome: Outcome | None = None
 
     # Collection.
 
@@ -189,6 +184,7 @@ class _Conformance:
     @pytest.fixture
     def judged(self, request: pytest.FixtureRequest) -> Judged:
         """The settled verdict of the item's subject."""
+        from humming_conformance.protocols import Subject
         from humming_conformance.report import junit_properties
 
         subject = Subject.parse(request.param)
@@ -211,16 +207,17 @@ class _Conformance:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
         """Begin the ledger with what the first worker collected; all collect the same."""
-        if self.planned is None:
+        if self.planned is None and ids:
             self._begin(ids)
 
     def _begin(self, nodeids: Iterable[str]) -> None:
         from humming_conformance.ledger import Planned
 
         found = ((self._suite_of(nodeid), _subject_of(nodeid)) for nodeid in nodeids)
-        self.planned = [Planned(suite, subject) for suite, subject in found if subject in self.run.tasks]
+        planned = [Planned(suite, subject) for suite, subject in found if subject in self.run.tasks]
         with _usage_errors():
-            self.run.begin(self.planned, ["pytest", *map(str, self.command)])
+            self.run.begin(planned, ["pytest", *map(str, self.command)])
+        self.planned = planned
 
     def _suite_of(self, nodeid: str) -> str:
         """The suite of an item: the folder that its file is in, which may be the root of the session."""
@@ -240,27 +237,29 @@ class _Conformance:
 
         subject = _subject_of(crashitem)
         if subject is not None:
-            name = getattr(getattr(report, "node", None), "gateway", None)
-            self.crashed[Planned(self._suite_of(crashitem), subject)] = str(getattr(name, "id", "a worker"))
+            self.crashed[Planned(self._suite_of(crashitem), subject)] = report.node.gateway.id
 
     # The end.
 
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Remember why the run stops before its end: Ctrl-C, ``pytest.exit``, or -x in a worker."""
+        self.stopped = str(excinfo.value) or "Ctrl-C"
+
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Merge the ledger and decide the exit status."""
         self.run.close()
         if self.is_worker or self.planned is None:
             return
-        stopped = getattr(session, "shouldfail", "") or getattr(session, "shouldstop", "")
-        if not stopped and exitstatus == pytest.ExitCode.INTERRUPTED:
-            stopped = "interrupted"
-        self.outcome = self.run.finish(self.planned, self.crashed, str(stopped or ""))
+        stopped = self.stopped or str(session.shouldfail or session.shouldstop or "")
+        self.outcome = self.run.finish(self.planned, self.crashed, stopped)
         if self.outcome.status.code and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        if self.html:
+        head = self.outcome.ledger.head
+        if self.html and head is not None:
             from humming_conformance.report import write_html
 
-            write_html(Path(self.html), self.outcome.ledger.head, self.outcome.ledger.verdicts)
+            write_html(Path(self.html), head, self.outcome.ledger.verdicts)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the account of the run."""
@@ -276,5 +275,8 @@ class _Conformance:
 
 
 def _subject_of(nodeid: str) -> Subject | None:
-    match = re.search(r"\[([^\[\]]+)\]$", nodeid)
-    return Subject.parse(match[1]) if match and match[1].count(":") == 2 else None
+    """The subject of an item, None for a test that judges none."""
+    from humming_conformance.protocols import Subject
+
+    match = re.search(r"\[([^:\[\]]+:[^:\[\]]+:[^:\[\]]+)\]$", nodeid)
+    return Subject.parse(match[1]) if match else None

@@ -22,6 +22,7 @@ IDENTITY = ("gpus", "packages", "libraries", "conformance")
 
 def describe_environment(plan: Sequence[Task]) -> dict[str, Any]:
     """JSON-able description: system, packages, GPUs with driver and clocks, library builds, our own commit."""
+    gpus = describe_gpus()
     builds = {task.build.name: task.build for task in plan if task.build is not None}
     return {
         "system": {
@@ -30,8 +31,8 @@ def describe_environment(plan: Sequence[Task]) -> dict[str, Any]:
             "machine": platform.machine(),
         },
         "packages": {name: _version(name) for name in _PACKAGES},
-        "gpus": [{key: gpu[key] for key in ("name", "driver", "cuda", "sm")} for gpu in describe_gpus()],
-        "clocks": [gpu["clocks"] for gpu in describe_gpus()],
+        "gpus": [{key: gpu[key] for key in ("name", "driver", "cuda", "sm")} for gpu in gpus],
+        "clocks": [gpu["clocks"] for gpu in gpus],
         "libraries": {
             name: {"version": build.version, "build_hash": build.build_hash} for name, build in builds.items()
         },

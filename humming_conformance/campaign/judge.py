@@ -15,6 +15,7 @@ from packaging.version import InvalidVersion, Version
 from humming_conformance.campaign.plan import Task
 from humming_conformance.execution import (
     ExecutionError,
+    LeaseTimeout,
     ProcessDied,
     ProcessPool,
     ProcessSpec,
@@ -26,13 +27,14 @@ from humming_conformance.execution import (
 from humming_conformance.ledger import Planned, Target, Waiver, apply, quarantined
 from humming_conformance.oracle.contract import Contract
 from humming_conformance.protocols import Outcome, Route, Ruling, Verdict
+from humming_conformance.support import CannotJudge
 from humming_conformance.verdicts import NumericsEvidence, judge_numerics
 
 #: Seconds one case may take, JIT compilation included.
 TIME_LIMIT = 300.0
 
 #: What is raised in a kernel process when a case can't be judged there, though the kernel may be right.
-_NOT_RUN = ("CannotJudge", "LeaseTimeout")
+_NOT_RUN = {f"{kind.__module__}.{kind.__qualname__}" for kind in (CannotJudge, LeaseTimeout)}
 
 
 class Judge:
@@ -136,8 +138,9 @@ def target_of(task: Task) -> Target:
 
 def _failed_to_run(task: Task, error: ExecutionError) -> Verdict:
     """The verdict of a task that brought nothing back: ``error``, or ``not_run`` where the adapter says why."""
-    if isinstance(error, TaskRaised) and error.type.rpartition(".")[2] in _NOT_RUN:
-        return Verdict(task.subject, "numerics", "not_run", error.message, str(error))
+    if isinstance(error, TaskRaised) and error.type in _NOT_RUN:
+        ruling = Ruling("run", "not_run", error.message)
+        return Verdict(task.subject, "numerics", "not_run", error.message, str(error), (ruling,))
     kinds = {
         TimeLimit: ("hang", "took longer than its time limit"),
         ProcessDied: ("crash", "ended its kernel process"),

@@ -48,14 +48,11 @@ def find_kernels(names: Iterable[str] = ()) -> tuple[KernelReference, ...]:
         names: kernel names, or references ``package.module:attribute`` (the current folder is searched too).
 
     Raises:
-        KernelError: no such kernel, or the object isn't an adapter.
+        KernelError: no such kernel, the object isn't an adapter, or two of them have one name.
     """
-    known = {found.kernel.name: found for found in _known_kernels()}
-    names = list(names)
-    if not names:
-        return tuple(known.values())
+    known = _by_name(_known_kernels())
     chosen = []
-    for name in names:
+    for name in dict.fromkeys(names):
         if ":" in name:
             chosen.append(load_kernel(name, search_here=True))
         elif name in known:
@@ -66,7 +63,7 @@ def find_kernels(names: Iterable[str] = ()) -> tuple[KernelReference, ...]:
                 f"kernel {name!r} is not known; there are {', '.join(known)}, or name one of your own as "
                 f"package.module:attribute (did you mean {near[0]}?)"
             )
-    return tuple(chosen)
+    return tuple(_by_name(chosen).values()) if chosen else tuple(known.values())
 
 
 def load_kernel(reference: str, *, search_here: bool = False) -> KernelReference:
@@ -76,24 +73,32 @@ def load_kernel(reference: str, *, search_here: bool = False) -> KernelReference
         KernelError: it can't be imported or lacks a part of :class:`~humming_conformance.protocols.Kernel`.
     """
     module_name, _, attribute = reference.partition(":")
+    if not (module_name and attribute.isidentifier()):
+        raise KernelError(f"kernel {reference!r} is not package.module:attribute, as in my_kernel:kernel")
     here = str(Path.cwd())
     if search_here and here not in sys.path:
         sys.path.append(here)
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
+    except Exception as error:  # any code may run at import
         raise KernelError(
-            f"kernel {reference!r}: {module_name} can't be imported ({error}); give package.module:attribute of an "
-            "installed module or of one below the current folder"
+            f"kernel {reference!r}: {module_name} can't be imported ({type(error).__name__}: {error}); give "
+            "package.module:attribute of an installed module or of one below the current folder"
         ) from error
-    kernel = getattr(module, attribute, None)
+    if not hasattr(module, attribute):
+        near = difflib.get_close_matches(attribute, vars(module), n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise KernelError(f"kernel {reference!r}: {module_name} has no {attribute}{hint}")
+    kernel = getattr(module, attribute)
+    if isinstance(kernel, type):
+        raise KernelError(f"kernel {reference!r} is a class; name an instance of it, as in kernel = {attribute}()")
     missing = [name for name in _ATTRIBUTES if not hasattr(kernel, name)]
     if missing:
         raise KernelError(
             f"kernel {reference!r} is no adapter: it lacks {', '.join(missing)}; see docs/tutorial.md for one in full"
         )
-    adapter: Kernel = kernel  # type: ignore[assignment]  # its attributes were checked
-    if not re.fullmatch(r"[a-z0-9_]+", adapter.name):
+    adapter: Kernel = kernel
+    if not re.fullmatch(r"[a-z0-9_]+", str(adapter.name)):
         raise KernelError(f"kernel {reference!r} is named {adapter.name!r}; names are lower case letters, digits and _")
     levels = module_name.count(".") + hasattr(module, "__path__")  # the file of a package is its __init__.py
     root = Path(module.__file__ or "").resolve().parents[levels]
@@ -106,3 +111,14 @@ def _known_kernels() -> list[KernelReference]:
     names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
     built_in = [load_kernel(f"{package.__name__}.{name}:kernel") for name in names if not name.startswith("_")]
     return built_in + [load_kernel(point.value) for point in entry_points(group=ENTRY_POINT_GROUP)]
+
+
+def _by_name(references: Iterable[KernelReference]) -> dict[str, KernelReference]:
+    """By the name that subjects carry; two adapters of one name would share their verdicts."""
+    found: dict[str, KernelReference] = {}
+    for reference in references:
+        name = reference.kernel.name
+        if name in found:
+            raise KernelError(f"{found[name].reference} and {reference.reference} are both named {name!r}; rename one")
+        found[name] = reference
+    return found

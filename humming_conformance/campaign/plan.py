@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from humming_conformance.campaign.kernels import KernelReference, find_kernels
 from humming_conformance.devices import NO_GPU, Device, detect_devices, gpu_problem
@@ -56,35 +58,41 @@ def make_plan(options: RunOptions) -> tuple[Task, ...]:
 
     Raises:
         PlanError: unknown device or library name, or nothing to judge.
-        TierError, KernelError, CaseIdError, LibraryError: from what they name.
+        TierError, KernelError, CaseIdError, LibraryError: what they name can't be used.
     """
     references = find_kernels(options.kernels)
     _check_libraries(options.libraries, references)
     devices = _chosen_devices(options.devices)
-    known = [case_id for reference in references for case_id in load_tier(options.tier, reference.kernel.name)]
-    given = [parse_case(case_id, known) for case_id in options.cases]
+    names = [reference.kernel.name for reference in references]
+    listed = {name: load_tier(options.tier, name) for name in names}
+    given = [parse_case(case_id, chain(*listed.values())) for case_id in dict.fromkeys(options.cases)]
     plan: list[Task] = []
     for reference in references:
-        cases = given or [parse_case(case_id) for case_id in load_tier(options.tier, reference.kernel.name)]
+        cases = given or [parse_case(case_id) for case_id in listed[reference.kernel.name]]
         build, missing = _library(reference, options.libraries)
         library = reference.kernel.library
         request = options.libraries.get(library.module, "") if library else ""
         for device in _devices_for(reference, devices):
             for case in cases:
-                support = reference.kernel.support(case, device)
-                if support.answer != "no" and missing is not None:
-                    support = missing
-                elif support.answer == "absent" and device is NO_GPU:
-                    support = replace(
-                        support,
-                        reason=f"{support.reason} ({gpu_problem()})" if gpu_problem() else support.reason,
-                    )
+                support = _support(reference, case, device, missing)
                 subject = Subject(reference.kernel.name, case.id, device.name)
                 plan.append(Task(subject, case, reference, device, support, build, request))
     if not plan:
-        kernels = ", ".join(reference.kernel.name for reference in references)
-        raise PlanError(f"nothing to judge: {kernels} can't run on {', '.join(d.name for d in devices)}; drop --device")
+        here = ", ".join(device.name for device in devices)
+        raise PlanError(f"nothing to judge: {', '.join(names)} can't run on {here}; drop --device")
     return tuple(plan)
+
+
+def _support(reference: KernelReference, case: Case, device: Device, missing: Support | None) -> Support:
+    """The adapter's answer, and all that is missing here where it claims the case."""
+    support = reference.kernel.support(case, device)
+    if support.answer == "absent" and device is NO_GPU and gpu_problem():
+        support = replace(support, reason=f"{support.reason} ({gpu_problem()})")
+    if missing is None or support.answer == "no":
+        return support
+    if support.answer == "yes":
+        return missing
+    return Support("absent", f"{support.reason}; {missing.reason}", f"{support.mend}; {missing.mend}")
 
 
 def _chosen_devices(names: tuple[str, ...]) -> tuple[Device, ...]:
@@ -92,7 +100,9 @@ def _chosen_devices(names: tuple[str, ...]) -> tuple[Device, ...]:
     found = {device.name: device for device in devices}
     for name in names:
         if name not in found:
-            raise PlanError(f"device {name!r} is not here; this machine has {', '.join(found)}")
+            near = difflib.get_close_matches(name, found, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise PlanError(f"device {name!r} is not here; this machine has {', '.join(found)}{hint}")
     return tuple(device for device in devices if not names or device.name in names)
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import base64
 import io
 import zlib
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,12 @@ for row, column in wrong[:10]:
 '''
 
 _THROUGH_US = """\
-# The kernel comes from humming-conformance itself, which must be installed.
+# The kernel is called through humming-conformance, which must be installed, and {reference} be importable.
+import os
+
+os.environ.update({environment!r})
+
+
 def run(o):
     from humming_conformance.execution.run_case import run_case
     from humming_conformance.formats import element_format
@@ -64,15 +70,21 @@ def run(o):
     return element_format({output!r}).decode(reply["output"][{launch}])"""
 
 
-def reproduce(subject: Subject, options: RunOptions, output: Path | None) -> int:
-    """Judge ``subject`` here if this machine can, print the verdict, write the script; returns the exit status.
+def reproduce(subject: Subject, kernels: Sequence[str], libraries: Mapping[str, str], output: Path | None) -> int:
+    """Judge ``subject`` here if this machine can, print the verdict, write the script.
 
-    It is judged on the device it names where that is here, else on the best one for its kernel.
+    It is judged on the device it names where that is here, else on the best one for its kernel. Waivers are left
+    out. Returns the exit status: 1 for ``fail`` and ``error``.
+
+    Args:
+        kernels: names or references to find the subject's kernel among; by default its own name.
+        libraries: library name → version, wheel or folder.
+        output: the script; by default ``repro_<digest of the operands>.py`` in the current folder.
 
     Raises:
         PlanError: the kernel isn't among those named.
     """
-    task = _task(subject, options)
+    task = _task(subject, kernels, libraries)
     with Judge() as judge:
         verdict = judge.numerics(task)
     print(f"{verdict.subject}\n{verdict.outcome}" + (f": {verdict.reason}" if verdict.reason else ""))
@@ -86,7 +98,7 @@ def reproduce(subject: Subject, options: RunOptions, output: Path | None) -> int
 
 
 def script(task: Task, operands: Operands, verdict: Verdict) -> str:
-    """The text of the script for one launch: the first wrong one if the verdict names it, else the first."""
+    """The text of the script for one launch: that of the first wrong element if there is one, else the first."""
     case = task.case
     launch = int(verdict.evidence.get("first", {}).get("launch", 0))
     arrays = _one_launch(operands, launch)
@@ -127,11 +139,12 @@ def _right_values(case: Case, operands: Operands, verdict: Verdict) -> tuple[Val
 
 
 def _through_us(task: Task, launch: int) -> str:
-    device = {item.name: getattr(task.device, item.name) for item in fields(task.device)}
+    interpreted = task.device.kind == "cpu_interpreter"
     return _THROUGH_US.format(
         reference=task.kernel.reference,
+        environment={"TRITON_INTERPRET": "1"} if interpreted else {},
         case=task.case.id,
-        device=device,
+        device=asdict(task.device),
         output=task.case.output,
         launch=launch,
     )
@@ -148,15 +161,15 @@ def _one_launch(operands: Operands, launch: int) -> dict[str, Any]:
     return arrays
 
 
-def _task(subject: Subject, options: RunOptions) -> Task:
+def _task(subject: Subject, kernels: Sequence[str], libraries: Mapping[str, str]) -> Task:
     here = {device.name for device in detect_devices()}
-    wanted = RunOptions(
-        kernels=options.kernels or (subject.kernel,),
+    options = RunOptions(
+        kernels=tuple(kernels) or (subject.kernel,),
         devices=(subject.device,) if subject.device in here else (),
         cases=(subject.case_id,),
-        libraries=options.libraries,
+        libraries=libraries,
     )
-    tasks = [task for task in make_plan(wanted) if task.subject.kernel == subject.kernel]
+    tasks = [task for task in make_plan(options) if task.subject.kernel == subject.kernel]
     if not tasks:
-        raise PlanError(f"kernel {subject.kernel!r} is not among {', '.join(wanted.kernels)}; add --kernel")
+        raise PlanError(f"kernel {subject.kernel!r} is not among {', '.join(options.kernels)}; add --kernel")
     return tasks[0]

@@ -5,23 +5,30 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import humming_conformance
 from humming_conformance.campaign.environment import IDENTITY, describe_environment
 from humming_conformance.campaign.judge import TIME_LIMIT, Judge
-from humming_conformance.campaign.plan import RunOptions, Task, make_plan
+from humming_conformance.campaign.kernels import KernelError
+from humming_conformance.campaign.plan import PlanError, RunOptions, Task, make_plan
+from humming_conformance.devices import Device, detect_devices
+from humming_conformance.execution import LibraryError
 from humming_conformance.ledger import (
     ExitStatus,
     Head,
     Ledger,
+    LedgerError,
     Planned,
     Requirement,
+    RequirementError,
     ShardWriter,
     Waiver,
+    WaiverError,
     exit_status,
     merge,
     read_ledger,
@@ -30,7 +37,21 @@ from humming_conformance.ledger import (
     stale,
     start,
 )
+from humming_conformance.problems import CaseError
+from humming_conformance.problems.tiers import TIERS, TierError
 from humming_conformance.protocols import Subject, Verdict
+
+#: What a user's input can be wrong by; the text of each names the input, the rule and the mend.
+INPUT_ERRORS = (
+    CaseError,
+    KernelError,
+    LedgerError,
+    LibraryError,
+    PlanError,
+    RequirementError,
+    TierError,
+    WaiverError,
+)
 
 #: The waivers shipped with the project; --waivers adds to them.
 WAIVERS = Path(humming_conformance.__file__).parent / "baselines" / "waivers.toml"
@@ -46,11 +67,10 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a finished run has to say."""
+    """What a finished run has to say; ``stale`` are waivers that match nothing in a run of everything."""
 
     ledger: Ledger
     status: ExitStatus
-    unmet: tuple[str, ...]
     stale: tuple[Waiver, ...]
 
 
@@ -65,6 +85,9 @@ class Run:
         require: texts of ``--require``.
         strict_verdicts: ``slow`` and ``ambiguous`` are red.
         time_limit: seconds one case may take.
+
+    Raises:
+        one of INPUT_ERRORS: an option can't be used.
     """
 
     def __init__(
@@ -78,6 +101,8 @@ class Run:
         strict_verdicts: bool = False,
         time_limit: float = TIME_LIMIT,
     ) -> None:
+        if not 0 < time_limit < float("inf"):
+            raise PlanError(f"--time-limit {time_limit:g}: give a number of seconds above 0")
         self.options = options
         self.folder = folder
         self._resumed = resumed
@@ -100,13 +125,18 @@ class Run:
         """Write the head of the ledger; in a resumed run, take over what is settled.
 
         Raises:
-            LedgerError: the folder is in use, or holds a run of something else.
+            LedgerError: the folder is in use, holds a run of something else, or can't be written.
         """
         head = Head(describe_environment(self.plan), self.options.tier, tuple(command), tuple(planned))
-        if self._resumed:
-            resume(self.folder, head, IDENTITY)
-        else:
-            start(self.folder, head)
+        try:
+            if self._resumed:
+                resume(self.folder, head, IDENTITY)
+            else:
+                start(self.folder, head)
+        except OSError as error:
+            raise LedgerError(
+                f"ledger folder {self.folder} can't be written ({error.strerror}); name another with --ledger"
+            ) from error
 
     def settle(self, suite: str, task: Task, worker: str) -> Verdict:
         """The verdict of a task: the earlier run's if it is settled there, else judged now and written down."""
@@ -117,6 +147,8 @@ class Run:
             self._writer = ShardWriter(self.folder, worker)
         if self._judge is None:
             self._judge = Judge(self.waivers, time_limit=self._time_limit)
+        if task.support.answer == "yes":
+            task = replace(task, device=_share(task.device, worker))
         verdict = self._judge.numerics(task)
         self._writer.append(verdict)
         return verdict
@@ -145,4 +177,13 @@ class Run:
             unmet=unmet,
             strict_verdicts=self._strict_verdicts,
         )
-        return Outcome(ledger, status, unmet, stale(self.waivers, planned))
+        # A waiver that matches nothing is one to remove only where everything was planned.
+        everything = self.options.tier == TIERS[-1] and not self.options.cases and len(planned) == len(self.plan)
+        return Outcome(ledger, status, stale(self.waivers, planned) if everything else ())
+
+
+def _share(device: Device, worker: str) -> Device:
+    """The device of that name that a worker uses: workers (``gw0``, ``gw1``…) take turns over equal GPUs."""
+    alike = [found for found in detect_devices() if found.name == device.name]
+    number = re.sub(r"\D", "", worker)
+    return alike[int(number or 0) % len(alike)]

@@ -16,13 +16,13 @@ NO_GPU = Device(name="no_gpu", kind="cuda", present=False)
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
-#: Words of a product name that say nothing about the chip.
-_FILLER = {"nvidia", "tesla", "geforce", "quadro", "graphics", "device", "gpu", "generation", "laptop"}
+#: Words of a product name that say nothing about the chip. ``laptop`` does: its chip is another one.
+_FILLER = {"nvidia", "tesla", "geforce", "quadro", "graphics", "device", "gpu", "generation"}
 
 
 def device_name(product: str) -> str:
-    """The subject's name for an NVML product name: ``NVIDIA H200`` gives ``h200``."""
-    words = [word for word in re.split(r"[^a-z0-9-]+", product.lower()) if word and word not in _FILLER]
+    """The subject's name for an NVML product name: ``NVIDIA A100-SXM4-80GB`` gives ``a100_sxm4_80gb``."""
+    words = [word for word in re.split(r"[^a-z0-9]+", product.lower()) if word and word not in _FILLER]
     return "_".join(words) or "gpu"
 
 
@@ -54,10 +54,10 @@ def _gpus() -> tuple[tuple[Device, ...], str]:
         return (), f"NVML finds no driver ({error})"
     try:
         found = []
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            if not _is_visible(index, pynvml.nvmlDeviceGetUUID(handle)):
-                continue
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
+        for index in _visible(uuids):
+            handle = handles[index]
             major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
             found.append(
                 Device(
@@ -65,7 +65,7 @@ def _gpus() -> tuple[tuple[Device, ...], str]:
                     kind="cuda",
                     sm=major * 10 + minor,
                     index=index,
-                    uuid=pynvml.nvmlDeviceGetUUID(handle),
+                    uuid=uuids[index],
                     memory=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
                 )
             )
@@ -73,17 +73,32 @@ def _gpus() -> tuple[tuple[Device, ...], str]:
         return (), f"NVML could not describe the GPUs ({error})"
     finally:
         pynvml.nvmlShutdown()
-    hidden = " that CUDA_VISIBLE_DEVICES shows" if os.environ.get(_VISIBLE) is not None else ""
-    return tuple(found), "" if found else f"the driver reports no GPU{hidden}"
+    if found:
+        return tuple(found), ""
+    if uuids:
+        return (), f"CUDA_VISIBLE_DEVICES={os.environ[_VISIBLE]!r} hides all {len(uuids)} GPUs"
+    return (), "the driver reports no GPU"
 
 
-def _is_visible(index: int, uuid: str) -> bool:
-    """Whether CUDA_VISIBLE_DEVICES shows a GPU: indices in PCI order or (starts of) UUIDs; unset shows all."""
-    visible = os.environ.get(_VISIBLE)
-    if visible is None:
-        return True
-    words = [word.strip() for word in visible.split(",") if word.strip()]
-    return any(word == str(index) or (word.startswith("GPU-") and uuid.startswith(word)) for word in words)
+def _visible(uuids: list[str]) -> list[int]:
+    """Indices of the GPUs that CUDA_VISIBLE_DEVICES shows, in PCI order; unset shows all.
+
+    As CUDA reads it: indices or starts of UUIDs, and what follows the first wrong one is hidden.
+    """
+    words = os.environ.get(_VISIBLE)
+    if words is None:
+        return list(range(len(uuids)))
+    shown = set()
+    for word in map(str.strip, words.split(",")):
+        matching = [
+            index
+            for index, uuid in enumerate(uuids)
+            if word == str(index) or (word.startswith("GPU-") and uuid.startswith(word))
+        ]
+        if len(matching) != 1:
+            break
+        shown.add(matching[0])
+    return sorted(shown)
 
 
 def describe_gpus() -> list[dict[str, Any]]:

@@ -17,38 +17,54 @@ _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class GuardedOutput:
-    """Hands out output tensors inside canary memory; one instance serves all launches of a case."""
+    """Hands out output tensors inside canary memory: one for each launch of a case, in order."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._memory: list[torch.Tensor] = []
+        self._tensors: list[torch.Tensor] = []
 
     def allocate(self, rows: int, columns: int, output_format: str) -> torch.Tensor:
         """A (rows, columns) contiguous tensor of ``bf16`` or ``fp16``, full of the canary."""
         size = rows * columns
         memory = torch.full((size + 2 * _GUARD,), CANARY, dtype=torch.int16, device=self._device)
+        tensor = memory[_GUARD : _GUARD + size].view(_DTYPES[output_format]).reshape(rows, columns)
         self._memory.append(memory)
-        return memory[_GUARD : _GUARD + size].view(_DTYPES[output_format]).reshape(rows, columns)
+        self._tensors.append(tensor)
+        return tensor
 
     def codes(self, launch: int, output: Output, rows: int) -> tuple[NDArray[np.uint16], list[str]]:
         """The (rows, N) codes of the logical rows a launch wrote, and what it wrote elsewhere, as sentences.
 
         Raises:
-            ValueError: the output is not the tensor of this launch, or doesn't map every logical row.
+            ValueError: the output is not the tensor of this launch, or doesn't map every logical row to one of
+                its own.
         """
-        memory = self._memory[launch]
-        if output.tensor.data_ptr() != memory[_GUARD:].data_ptr():
-            raise ValueError("the adapter returned another tensor than the one allocated for this launch")
-        whole = memory.cpu().numpy().view(np.uint16)
-        physical = whole[_GUARD : whole.size - _GUARD].reshape(output.tensor.shape)
+        if launch >= len(self._tensors) or not _same(output.tensor, self._tensors[launch]):
+            raise ValueError(
+                f"launch {launch}: the adapter returned another tensor than the one it was given for this launch; "
+                "call buffer.allocate once in each run and return that tensor as it is"
+            )
+        whole = self._memory[launch].cpu().numpy().view(np.uint16)
+        physical = whole[_GUARD:-_GUARD].reshape(output.tensor.shape)
         row_of = np.arange(rows) if output.row_of is None else np.asarray(output.row_of)
-        if row_of.shape != (rows,) or len(np.unique(row_of)) != rows:
-            raise ValueError(f"the adapter maps {row_of.shape} rows; the case has {rows}, each its own")
+        if row_of.shape != (rows,) or len(np.unique(row_of)) != rows or not _within(row_of, len(physical)):
+            raise ValueError(
+                f"launch {launch}: the case has {rows} rows and the adapter's tensor {len(physical)}; "
+                f"each must be mapped to a row of its own, not by {row_of.shape} numbers {row_of[:8]}…"
+            )
         trouble = []
-        for side, guard in (("before", whole[:_GUARD]), ("behind", whole[-_GUARD:])):
-            hit = np.flatnonzero(guard != CANARY)
-            if hit.size:
-                trouble.append(f"launch {launch}: {hit.size} elements written {side} the output, first at {hit[0]}")
+        before, behind = whole[:_GUARD] != CANARY, whole[-_GUARD:] != CANARY
+        if before.any():
+            nearest = _GUARD - np.flatnonzero(before)[-1]
+            trouble.append(
+                f"launch {launch}: {before.sum()} elements written before the output, nearest {nearest} away"
+            )
+        if behind.any():
+            nearest = np.flatnonzero(behind)[0] + 1
+            trouble.append(
+                f"launch {launch}: {behind.sum()} elements written behind the output, nearest {nearest} away"
+            )
         unowned = np.ones(len(physical), dtype=bool)
         unowned[row_of] = False
         touched = np.flatnonzero(unowned & (physical != CANARY).any(axis=1))
@@ -57,6 +73,19 @@ class GuardedOutput:
                 f"launch {launch}: {touched.size} rows that belong to nobody were written, first {touched[0]}"
             )
         return physical[row_of], trouble
+
+
+def _same(returned: object, given: torch.Tensor) -> bool:
+    """Whether two tensors are the same elements in the same shape; a view of all is as good."""
+    return (
+        isinstance(returned, torch.Tensor)
+        and (returned.data_ptr(), returned.dtype) == (given.data_ptr(), given.dtype)
+        and (returned.shape, returned.stride()) == (given.shape, given.stride())
+    )
+
+
+def _within(row_of: NDArray[np.int64], rows: int) -> bool:
+    return bool((row_of >= 0).all() and (row_of < rows).all())
 
 
 def torch_device(kind: str) -> torch.device:

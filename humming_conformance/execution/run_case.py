@@ -61,9 +61,11 @@ def run_case(
         contract = adapter.contract(judged, route)
         repeat = alone = None
         if relations and contract.repeatable:
-            repeat, _ = _launch_all(adapter, state, judged, place, 1)
+            repeat, more = _launch_all(adapter, state, judged, place, 1)
+            trouble += [f"run again, {sentence}" for sentence in more]
         if relations and contract.batch_invariant and judged.problem.kind == "dense" and judged.problem.m > 1:
-            alone = _first_token_alone(adapter, judged, operands, place)
+            alone, more = _first_token_alone(adapter, judged, operands, place)
+            trouble += [f"first token alone, {sentence}" for sentence in more]
     return {
         "output": output,
         "digest": operands.digest(),
@@ -90,8 +92,10 @@ def _launch_all(
     return np.stack(codes), trouble
 
 
-def _first_token_alone(adapter: Kernel, case: Case, operands: Operands, device: Device) -> NDArray[np.uint16]:
-    """Codes (1, 1, N) of the first token as a problem of one token."""
+def _first_token_alone(
+    adapter: Kernel, case: Case, operands: Operands, device: Device
+) -> tuple[NDArray[np.uint16], list[str]]:
+    """The first token of the first launch as a problem of one token: codes (1, 1, N), and trouble."""
     scale = operands.activation_scale
     by_token = case.activation.granularity is not None and case.activation.granularity.kind != "tensor"
     small = replace(
@@ -99,9 +103,8 @@ def _first_token_alone(adapter: Kernel, case: Case, operands: Operands, device: 
         activation=operands.activation[:1, :1],
         activation_scale=scale[:, :1] if scale is not None and by_token else scale,
     )
-    state = adapter.prepare(replace(case, problem=replace(case.problem, m=1)), small, device)
-    codes, _ = _launch_all(adapter, state, replace(case, problem=replace(case.problem, m=1)), device, 1)
-    return codes
+    single = replace(case, problem=replace(case.problem, m=1))
+    return _launch_all(adapter, adapter.prepare(single, small, device), single, device, 1)
 
 
 def _synchronize(device: Device) -> None:
