@@ -39,6 +39,12 @@ class Ran:
         """Verdicts by (kernel, number of tokens)."""
         return {(v.subject.kernel, parse_case(v.subject.case_id).problem.m): v for v in self.ledger.verdicts}
 
+    @property
+    def last_line(self):
+        """The last line of the account: what is not red and must not be overlooked, None where there is none."""
+        lines = [line for line in self.output.splitlines() if line.startswith("slow ")]
+        return lines[-1] if lines else None
+
     def outcomes(self):
         """Outcomes by (kernel, number of tokens)."""
         return {key: verdict.outcome for key, verdict in self.verdicts().items()}

@@ -64,12 +64,13 @@ def test_waivers(suites):
 
 
 def test_green_with_waived_failures(suites):
-    """Waived failures alone leave the run green, and the last line counts them."""
+    """Waived failures alone leave the run green, however strict, and the last line counts them."""
     (suites.folder / "mine.toml").write_text(waiver("wrong:*-m2.*:cpu"))
-    ran = suites.run("--waivers", "mine.toml", "--require=wrong:numerics=2", kernels=["wrong"], tokens=[1, 2])
+    options = ("--waivers", "mine.toml", "--require=wrong:numerics=2", "--strict-verdicts")
+    ran = suites.run(*options, kernels=["wrong"], tokens=[1, 2])
     assert ran.code == 0, ran.output
     assert "planned 2 = 1 pass + 1 waived" in ran.output
-    assert "waived 1" in ran.output
+    assert ran.last_line == "slow 0  ambiguous 0  unsupported 0  not_run 0  waived 1"
 
 
 def test_a_required_kernel_that_needs_a_gpu(suites):
@@ -78,6 +79,7 @@ def test_a_required_kernel_that_needs_a_gpu(suites):
     green = suites.run("--kernel=humming", case, "-rs")
     assert green.code == 0, green.output
     assert "planned 1 = 1 not_run" in green.output
+    assert green.last_line == "slow 0  ambiguous 0  unsupported 0  not_run 1  waived 0"
     red = suites.run("--kernel=humming", case, "--require=humming", ledger="other")
     assert red.code == 1
     verdict = red.ledger.verdicts[0]
@@ -95,6 +97,8 @@ def test_what_is_not_claimed(suites):
     ran = suites.run("--kernel=kernels_for_tests:aborts", case)
     assert [verdict.outcome for verdict in ran.ledger.verdicts] == ["unsupported"]
     assert "the call has no options" in ran.ledger.verdicts[0].reason
+    assert "1 skipped" in ran.output
+    assert ran.last_line == "slow 0  ambiguous 0  unsupported 1  not_run 0  waived 0"
     assert ran.code == 0
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 RIGHT = "--kernel=kernels_for_tests:right"
@@ -97,6 +99,22 @@ def test_ledger_folders_that_cannot_be_used(suites, workers):
     assert (suites.folder / "file").read_text() == "kept"
     assert [path.name for path in (suites.folder / "full").iterdir()] == ["notes"]
     assert not (suites.folder / "gone").exists()
+
+
+def test_an_index_that_cannot_be_reached(suites):
+    """A version that pip can't get ends the run with the request and pip's own words."""
+    suites.environment |= {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": "http://127.0.0.1:9/",
+        "PIP_RETRIES": "0",
+        "XDG_CACHE_HOME": str(suites.folder / "cache"),
+    }
+    ran = suites.run("--kernel=humming", "--library=humming=0.0.999", ledger=None)
+    assert ran.code == pytest.ExitCode.USAGE_ERROR, ran.output
+    first, *words = ran.output.splitlines()
+    assert first.startswith("ERROR: library humming=0.0.999: pip could not install humming-kernels==0.0.999; correct")
+    assert any("No matching distribution" in line for line in words)
+    assert "Traceback" not in ran.output
 
 
 def test_bad_input_with_workers(suites):

@@ -9,7 +9,7 @@ import subprocess
 from humming_conformance.ledger import read_ledger
 
 #: Seconds a case may take here: many times what it takes to import torch, which counts.
-TIME_LIMIT = 15
+TIME_LIMIT = 12
 
 
 def test_each_fault_costs_one_error(suites):
@@ -38,6 +38,7 @@ def test_each_fault_costs_one_error(suites):
     assert ran.code == 1
     assert "planned 21 = 15 pass + 6 error" in ran.output
     assert "6 ended in an error" in ran.output
+    assert ran.last_line == "slow 0  ambiguous 0  unsupported 0  not_run 0  waived 0"
     assert [path.name for path in ran.folder.iterdir()] == ["ledger.jsonl"]
 
 
@@ -71,6 +72,7 @@ def test_stopped_at_the_first_failure_and_resumed(suites):
     assert first.ledger.end.mismatches == ()
     assert first.code == 1
     assert "planned 3 = 1 pass + 1 fail + 1 not_run" in first.output
+    assert "not_run 1" in first.last_line
 
     resumed = suites.run("--resume", "ledger", ledger=None, kernels=["wrong"], tokens=[1, 2, 3])
     verdicts = read_ledger(first.folder).verdicts
@@ -101,17 +103,20 @@ def test_interrupted_by_the_keyboard(suites):
     assert ledger.end.mismatches == ()
     assert process.returncode == 2
     assert "planned 3 = 1 pass + 2 not_run" in output
+    assert "slow 0  ambiguous 0  unsupported 0  not_run 2  waived 0\n" in output
 
 
 def test_stopped_workers_leave_the_rest_not_run(suites):
     """-x under xdist: what no worker reported is not run, and the numbers add up."""
-    ran = suites.run("-n1", "-x", "-v", kernels=["wrong"], tokens=[1, 2, 3])
+    ran = suites.run("-n1", "-x", "-v", "--junitxml=run.xml", kernels=["wrong"], tokens=[1, 2, 3])
     assert ran.outcomes()["wrong", 2] == "fail"
     assert ran.ledger.end.exit_reason.startswith("interrupted")
     assert ran.ledger.end.mismatches == ()
     assert len(ran.ledger.verdicts) == 3
     assert ran.code != 0
+    assert ran.last_line is not None
     assert "scheduling tests via WorkStealingScheduling" in ran.output
+    assert '<property name="outcome" value="fail" />' in (suites.folder / "run.xml").read_text()
 
 
 def test_killed_and_resumed(suites):
