@@ -100,6 +100,7 @@ class Judge:
             digest=value["digest"],
             route=Route(**route),
             contract=Contract(**value["contract"]),
+            unwritten=value["unwritten"],
             trouble=tuple(value["trouble"]),
             repeat=value["repeat"],
             alone=value["alone"],

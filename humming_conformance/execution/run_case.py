@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from humming_conformance.devices import Device
-from humming_conformance.execution.guarded import GuardedOutput, torch_device
+from humming_conformance.execution.guarded import CANARY, GuardedOutput, torch_device
 from humming_conformance.execution.lease import gpu_lease
 from humming_conformance.problems import Case, Operands, build_operands, parse_case
 from humming_conformance.protocols import Kernel
@@ -42,7 +42,8 @@ def run_case(
 
     Returns:
         ``output`` (L, rows, N) uint16 codes; ``digest`` of the operands; ``route`` and ``contract`` as dicts;
-        ``trouble``: writes outside the owned rows, as sentences; ``repeat`` and ``alone``: codes of the relations or
+        ``unwritten``: elements of the owned rows never written; ``trouble``: writes outside the owned rows, as
+        sentences; ``repeat`` and ``alone``: codes of the relations or
         None; ``seconds`` of prepare and run.
     """
     adapter = _kernel(kernel)
@@ -71,6 +72,7 @@ def run_case(
         "digest": operands.digest(),
         "route": asdict(route),
         "contract": asdict(contract),
+        "unwritten": int(np.count_nonzero(output == CANARY)),
         "trouble": trouble,
         "repeat": repeat,
         "alone": alone,

@@ -58,7 +58,7 @@ class Requirement:
         if match is None or count < 1:
             raise RequirementError(
                 f"--require {text!r} is not KERNEL[:SUITE][=N] with N at least 1; write for instance "
-                "humming_lib:numerics=100"
+                "humming:numerics=100"
             )
         kernel, suite = match["kernel"], match["suite"] or ""
         _require_known(text, "kernel", kernel, kernels)

@@ -40,6 +40,7 @@ class NumericsEvidence:
         output: (L, rows, N) codes of the output format.
         digest: of the operands as the kernel process built them.
         route, contract: as the adapter reports them.
+        unwritten: elements of the owned rows that still hold what the output was filled with.
         trouble: what was written outside the owned rows, as sentences.
         repeat: (1, rows, N) codes of the first launch run again, or None.
         alone: (1, 1, N) codes of the first token as a problem of its own, or None.
@@ -50,6 +51,7 @@ class NumericsEvidence:
     digest: str
     route: Route
     contract: Contract
+    unwritten: int = 0
     trouble: tuple[str, ...] = ()
     repeat: Codes | None = None
     alone: Codes | None = None
@@ -73,6 +75,7 @@ def judge_numerics(subject: Subject, case: Case, evidence: NumericsEvidence) -> 
     comparison = compare(case, operands, contract, evidence.output, exact=exact, region=region, floor=regime.has_floor)
     rulings = [
         _ruling("owned memory", "; ".join(evidence.trouble[:3])),
+        _ruling("all written", f"{evidence.unwritten} elements were never written" if evidence.unwritten else ""),
         _ruling("exact" if exact else "bound", _wrong_text(comparison)),
         _ruling("quality floor", _quality_text(comparison)),
         _ruling("activation format", _route_text(case, evidence.route, contract)),
@@ -171,6 +174,8 @@ def _diagnosis(
         return Diagnosis("unowned write", evidence.trouble)
     if comparison.wrong_count:
         return diagnose(case, operands, comparison)
+    if "all written" in rules:
+        return Diagnosis("tail", ("what was not written was to be NaN, so no comparison shows it",))
     if "activation format" in rules:
         return Diagnosis("route", ())
     if rules & {"repeatable", "batch-invariant"}:

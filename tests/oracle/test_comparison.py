@@ -255,8 +255,10 @@ def test_exactness_of_a_regime_depends_on_the_contract() -> None:
 
 
 def test_a_bias_fused_into_either_slice_is_right() -> None:
-    """Scaled after rounding and split, a single product may meet the bias in its own slice or in another: two results
-    are right, and nothing between or beyond."""
+    """Scaled after rounding and split, two results are right, and nothing beyond them.
+
+    A single product may meet the bias in its own slice or in another.
+    """
     case = parse_case("dense-w_uint8.channel.bf16.zp-a_bf16-m8.n16.k32-bias-readout")
     operands = build_operands(case)
     sources = {"scale_application": "x", "reduction_format": "x", "bias_application": "x"}

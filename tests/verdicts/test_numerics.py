@@ -171,3 +171,11 @@ def test_output_of_another_shape_is_refused():
     found = evidence(RANDOM)
     with pytest.raises(ValueError, match=r"output has shape \(1, 1, 8\)"):
         judge_numerics(Subject("mine", RANDOM, "cpu"), parse_case(RANDOM), replace(found, output=found.output[:, :1]))
+
+
+def test_what_was_never_written_fails_even_where_nan_is_right():
+    """The output is filled with a NaN, which no comparison tells from a NaN that was computed."""
+    verdict, rulings = judged(RANDOM, evidence(RANDOM, unwritten=3))
+    assert verdict.outcome == "fail"
+    assert rulings["all written"] == "fail"
+    assert verdict.reason == "3 elements were never written"
