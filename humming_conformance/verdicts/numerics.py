@@ -28,6 +28,13 @@ from humming_conformance.verdicts.failure import failure_text
 
 Codes = NDArray[np.uint16]
 
+#: Where the comparison shows nothing, what a failed rule says by itself.
+_TOLD_BY_RULE = (
+    ("all written", Diagnosis("tail", ("what was not written was to be NaN, so no comparison shows it",))),
+    ("activation format", Diagnosis("route", ())),
+    ("repeatable", Diagnosis("race", ())),
+    ("batch-invariant", Diagnosis("race", ())),
+)
 #: Worst first: the outcome of a verdict is that of its worst ruling.
 _SEVERITY: tuple[Outcome, ...] = ("error", "fail", "pass")
 
@@ -174,13 +181,8 @@ def _diagnosis(
         return Diagnosis("unowned write", evidence.trouble)
     if comparison.wrong_count:
         return diagnose(case, operands, comparison)
-    if "all written" in rules:
-        return Diagnosis("tail", ("what was not written was to be NaN, so no comparison shows it",))
-    if "activation format" in rules:
-        return Diagnosis("route", ())
-    if rules & {"repeatable", "batch-invariant"}:
-        return Diagnosis("race", ())
-    return Diagnosis("precision", ())
+    told = (diagnosis for rule, diagnosis in _TOLD_BY_RULE if rule in rules)
+    return next(told, Diagnosis("precision", ()))
 
 
 def _message(
