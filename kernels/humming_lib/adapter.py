@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from humming_conformance.devices import Device
-from humming_conformance.kernels.humming_lib import contracts, layout, moe, reproduction
+from humming_conformance.kernels import _moe_layout as moe_layout
+from humming_conformance.kernels.humming_lib import contracts, layout, reproduction
 from humming_conformance.kernels.humming_lib.claims import CLAIMS, MINIMUM_SM
 from humming_conformance.kernels.humming_lib.selection import GEMM_TYPES, production_config
 from humming_conformance.kernels.humming_lib.stream_k import MAX_SLICES, StreamK, stream_k
@@ -77,8 +78,8 @@ class HummingState:
         """Rows for each expert in ``grouped_masked``: the longest list of any launch, and some unowned."""
         if self.expert is None:
             return 0
-        counts = [moe.expert_counts(expert, self.case.problem.experts) for expert in self.expert]
-        return int(np.max(counts)) + moe.SPARE_ROWS
+        counts = [moe_layout.expert_counts(expert, self.case.problem.experts) for expert in self.expert]
+        return int(np.max(counts)) + moe_layout.SPARE_ROWS
 
     @cached_property
     def stream_k(self) -> StreamK:
@@ -90,7 +91,8 @@ class HummingState:
             m_tiles = {-(-problem.m // self.block_m)}
         else:
             m_tiles = {
-                int((-(-moe.expert_counts(expert, problem.experts) // self.block_m)).sum()) for expert in self.expert
+                int((-(-moe_layout.expert_counts(expert, problem.experts) // self.block_m)).sum())
+                for expert in self.expert
             }
         divisions = [
             stream_k(
@@ -288,7 +290,7 @@ def _launch_inputs(state: HummingState, launch: int) -> LaunchInputs:
         return LaunchInputs({"inputs": activation, "input_scale": scale}, problem.m)
     expert = state.expert[launch]
     if problem.kind == "moe_indexed":
-        index = moe.indexed(expert, problem.experts, state.block_m)
+        index = moe_layout.indexed(expert, problem.experts, state.block_m)
         arguments = {
             "inputs": activation,
             "input_scale": scale,
@@ -299,9 +301,9 @@ def _launch_inputs(state: HummingState, launch: int) -> LaunchInputs:
         }
         return LaunchInputs(arguments, problem.rows)
     if problem.kind == "moe_grouped_contiguous":
-        grouped = moe.grouped_contiguous(expert, problem.experts)
+        grouped = moe_layout.grouped_contiguous(expert, problem.experts)
     else:
-        grouped = moe.grouped_masked(expert, problem.experts, state.max_tokens)
+        grouped = moe_layout.grouped_masked(expert, problem.experts, state.max_tokens)
     physical = torch.from_numpy(grouped.row_of).to(device)
     token = torch.arange(problem.rows, device=device) // problem.top_k
     inputs = _poisoned(activation, grouped.physical_rows, layout.POISON_CODES[state.case.activation.element])

@@ -3,7 +3,7 @@
 
 The text defines ``run(o)``, which returns the logical rows (rows, N) as a float32 array; ``o`` holds the
 code arrays of :class:`~humming_conformance.problems.operands.Operands` without their launch dimension. It
-does what :mod:`.layout`, :mod:`.moe` and :mod:`.adapter` do, in plain code that imports numpy, torch and
+does what :mod:`.layout`, the layouts of MoE rows and :mod:`.adapter` do, in plain code that imports numpy, torch and
 humming alone.
 """
 
@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from humming_conformance.formats import IntegerFormat
-from humming_conformance.kernels.humming_lib import layout, moe
+from humming_conformance.kernels import _moe_layout as moe_layout
+from humming_conformance.kernels.humming_lib import layout
 from humming_conformance.kernels.humming_lib.selection import GEMM_TYPES
 from humming_conformance.problems import Case
 
@@ -124,9 +125,9 @@ _LAYOUTS = {
     "moe_grouped_contiguous": f"""\
 first = np.cumsum(counts) - counts
 expert_layout = np.append(first, ROWS)
-capacity = ROWS + {moe.SPARE_ROWS}  # the last rows belong to nobody""",
+capacity = ROWS + {moe_layout.SPARE_ROWS}  # the last rows belong to nobody""",
     "moe_grouped_masked": f"""\
-max_tokens = int(counts.max()) + {moe.SPARE_ROWS}  # so that some rows of each expert belong to nobody
+max_tokens = int(counts.max()) + {moe_layout.SPARE_ROWS}  # so that some rows of each expert belong to nobody
 first = np.arange(EXPERTS) * max_tokens
 expert_layout = counts
 capacity = EXPERTS * max_tokens""",

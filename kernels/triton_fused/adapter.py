@@ -1,23 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of the Triton kernel in :mod:`.dense`: claims, weight packing, schedule, route and contract."""
+"""Adapter of the Triton kernels in :mod:`.dense` and :mod:`.moe`: claims, operands, schedule, route and contract."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from humming_conformance.devices import Device
+from humming_conformance.kernels import _moe_layout as moe_layout
 from humming_conformance.kernels.torch_gemm import to_device
 from humming_conformance.oracle import tensor_core
 from humming_conformance.oracle.contract import Contract
-from humming_conformance.problems import Case, Operands
+from humming_conformance.problems import Case, Operands, Problem
+from humming_conformance.problems.case import PROBLEM_KINDS
 from humming_conformance.protocols import Claim, Library, Output, OutputBuffer, Route, Support
 from humming_conformance.support import PLAIN_CALL, CannotJudge, support_from_claims
+
+if TYPE_CHECKING:
+    import torch
 
 #: K covered by one step of the kernel's loop, whatever the problem.
 K_TILE = 128
@@ -35,7 +40,7 @@ _RULES = ((f"the group size divides {K_TILE} or is a multiple of it", _group_fit
 
 def _integers(weights: tuple[str, ...], zero_point: str) -> Claim:
     return Claim(
-        kinds=("dense",),
+        kinds=PROBLEM_KINDS,
         weights=weights,
         granularities=("g*", "channel"),
         scale_formats=("bf16", "fp16"),
@@ -54,30 +59,46 @@ class Schedule(NamedTuple):
     stages: int
 
 
-def choose_schedule(m: int, *, interpreted: bool) -> Schedule:
-    """The schedule for `m` tokens.
+def choose_schedule(m: int, *, interpreted: bool, moe: bool = False) -> Schedule:
+    """The schedule for `m` tokens, or with experts for `m` rows of each on average.
 
-    On a GPU the tile is as narrow as the batch, and wide batches get tiles of 128 rows of weights. In the
-    interpreter, where each program costs the same whatever its tile, tiles are large; they are the same for
-    every M because BLAS may add in another order for another shape, and bits mustn't depend on the batch.
+    On a GPU the tile is as narrow as the batch, and wide batches get tiles of 128 rows of weights. In the interpreter,
+    where each program costs the same whatever its tile, tiles are large, but for experts only large enough that some
+    have several blocks. They are the same for every M because BLAS may add in another order for another shape, and
+    bits mustn't depend on the batch.
     """
     if interpreted:
-        return Schedule(64, 128, 4, 1)
+        return Schedule(16 if moe else 64, 128, 4, 1)
+    if moe and m > 32:
+        return Schedule(64, 64, 8, 3)  # every gathered row has an address of its own: larger shares of a tile spill
     if m > 64:
         return Schedule(64, 128, 8, 3)
     return Schedule(max(16, 1 << (m - 1).bit_length()), 64, 4, 4)
 
 
 @dataclass(frozen=True)
+class _Launch:
+    """What is one launch's own: activations, the output's rows, and with experts the lists of :mod:`.moe`."""
+
+    activation: torch.Tensor
+    rows: int
+    row_of: NDArray[np.int64] | None = None
+    row_ids: torch.Tensor | None = None
+    expert_ids: torch.Tensor | None = None
+    blocks: int = 0
+    top_k: int = 1
+
+
+@dataclass(frozen=True)
 class _State:
-    """Tensors on the device, in the layouts of :mod:`.dense`; activations (L, M, K) of all launches."""
+    """Tensors on the device, in the layouts of :mod:`.dense` for each expert (a dense problem has one)."""
 
     case: Case
-    activation: Any
-    weight: Any
-    scale: Any
-    zero_point: Any
-    bias: Any
+    launches: list[_Launch]
+    weight: torch.Tensor
+    scale: torch.Tensor
+    zero_point: torch.Tensor | None
+    bias: torch.Tensor | None
     group_size: int
     schedule: Schedule
     sm: int
@@ -93,7 +114,7 @@ class TritonFused:
         _integers(("int4", "int8"), "none"),
         _integers(("uint4", "uint8"), "integer"),
         Claim(
-            kinds=("dense",),
+            kinds=PROBLEM_KINDS,
             weights=("fp4_e2m1",),
             granularities=("g32",),
             scale_formats=("ue8m0",),
@@ -116,35 +137,41 @@ class TritonFused:
         if interpreted and interpreter.problem():
             mend = f"use triton {' or '.join(interpreter.TRIED_VERSIONS)} in a process with TRITON_INTERPRET=1"
             raise CannotJudge(interpreter.problem(), mend)
-        zero_point, bias = operands.zero_point, operands.bias
-        whole_k = -(-case.problem.k // K_TILE) * K_TILE
+        problem, zero_point, bias = case.problem, operands.zero_point, operands.bias
+        moe = problem.kind != "dense"
+        mean_rows = -(-problem.rows // problem.experts) if moe else problem.m
+        schedule = choose_schedule(mean_rows, interpreted=interpreted, moe=moe)
+        whole_k = -(-problem.k // K_TILE) * K_TILE
         state = _State(
             case=case,
-            activation=to_device(operands.activation, case.activation.element, device),
-            weight=to_device(_packed(operands.weight[0], case.weight.format.bits), "", device),
-            scale=to_device(operands.weight_scale[0].T, case.weight.scale_format, device),
-            zero_point=None if zero_point is None else to_device(zero_point[0].T, "", device),
-            bias=None if bias is None else to_device(bias[0], case.output, device),
+            launches=_launches(case, operands, device, schedule.block_m),
+            weight=to_device(_packed(operands.weight, case.weight.format.bits), "", device),
+            scale=to_device(operands.weight_scale.swapaxes(1, 2), case.weight.scale_format, device),
+            zero_point=None if zero_point is None else to_device(zero_point.swapaxes(1, 2), "", device),
+            bias=None if bias is None else to_device(bias, case.output, device),
             group_size=case.weight.granularity.group_size or whole_k,
-            schedule=choose_schedule(case.problem.m, interpreted=interpreted),
+            schedule=schedule,
             sm=0 if interpreted else device.sm,
         )
         if interpreted:
             return state
         # Compiling here keeps it out of the launches and tells the route what was compiled.
-        compiled = _launch(state, 0, state.activation.new_empty(0), compile_only=True)
+        launch = state.launches[0]
+        compiled = _start(state, launch, launch.activation.new_empty(0), compile_only=True)
         return replace(state, mma_class=mma_class(compiled.asm["ptx"]))
 
     def run(self, state: _State, launch: int, buffer: OutputBuffer) -> Output:
-        out = buffer.allocate(state.case.problem.m, state.case.problem.n, state.case.output)
+        inputs = state.launches[launch]
+        out = buffer.allocate(inputs.rows, state.case.problem.n, state.case.output)
         with np.errstate(all="ignore"):  # in the interpreter, overflow and NaN are as silent as on a GPU
-            _launch(state, launch, out)
-        return Output(out)
+            _start(state, inputs, out)
+        return Output(out, inputs.row_of)
 
     def route(self, state: _State) -> Route:
         schedule = state.schedule
+        path = "dense" if state.case.problem.kind == "dense" else "moe"
         return Route(
-            path="dense" if state.sm else "dense_interpreted",
+            path=path if state.sm else f"{path}_interpreted",
             mma_class=state.mma_class,
             tile=(schedule.block_m, schedule.block_n, K_TILE),
             stages=schedule.stages,
@@ -154,7 +181,7 @@ class TritonFused:
 
     def contract(self, case: Case, route: Route) -> Contract:
         sources = {"weight_input": _ROUNDING_SOURCE}
-        if route.path == "dense_interpreted":
+        if route.path.endswith("_interpreted"):
             # BLAS adds the products of a K tile in fp32, in some order; the accumulator gets their sum.
             return Contract(case.output, weight_input=case.output, promotion_interval=K_TILE, sources=sources)
         step = tensor_core.tensor_core_step(route.details["sm"])
@@ -168,11 +195,51 @@ class TritonFused:
 
 
 def _packed(codes: NDArray[Any], bits: int) -> NDArray[Any]:
-    """Codes (N, K) as the kernel reads them: 4-bit ones two to a byte, the even one low, an odd K padded."""
+    """Codes (E, N, K) as the kernels read them: 4-bit ones two to a byte, the even one low, an odd K padded."""
     if bits == 8:
         return codes
-    even = np.pad(codes, ((0, 0), (0, codes.shape[1] % 2)))
-    return np.asarray(even[:, 0::2] | even[:, 1::2] << 4)
+    even = np.pad(codes, ((0, 0), (0, 0), (0, codes.shape[2] % 2)))
+    return np.asarray(even[..., 0::2] | even[..., 1::2] << 4)
+
+
+def _launches(case: Case, operands: Operands, device: Device, block_m: int) -> list[_Launch]:
+    activations = to_device(operands.activation, case.activation.element, device)  # (L, M, K)
+    if operands.expert is None:
+        return [_Launch(activation, case.problem.m) for activation in activations]
+    return [
+        _moe_launch(case.problem, activation, expert, block_m)
+        for activation, expert in zip(activations, operands.expert, strict=True)
+    ]
+
+
+def _moe_launch(problem: Problem, activation: torch.Tensor, expert: NDArray[np.int32], block_m: int) -> _Launch:
+    """Rows as the kind lays them out, those that belong to nobody full of NaN, and the list of the others."""
+    import torch
+
+    listed = moe_layout.indexed(expert, problem.experts, block_m)
+    rows, row_of, row_ids = problem.rows, None, listed.sorted_ids
+    if problem.kind != "moe_indexed":
+        if problem.kind == "moe_grouped_contiguous":
+            grouped = moe_layout.grouped_contiguous(expert, problem.experts)
+        else:
+            longest = int(moe_layout.expert_counts(expert, problem.experts).max())
+            grouped = moe_layout.grouped_masked(expert, problem.experts, longest + moe_layout.SPARE_ROWS)
+        rows, row_of = grouped.physical_rows, grouped.row_of
+        row_ids = np.append(row_of, rows).astype(np.int32)[row_ids]  # the number of rows stays the filler
+        token = torch.from_numpy(np.arange(problem.rows) // problem.top_k).to(activation.device)
+        owned = torch.from_numpy(row_of).to(activation.device)
+        by_token = activation
+        activation = by_token.new_full((rows, problem.k), float("nan"))
+        activation[owned] = by_token[token]
+    return _Launch(
+        activation=activation,
+        rows=rows,
+        row_of=row_of,
+        row_ids=torch.from_numpy(row_ids).to(activation.device),
+        expert_ids=torch.from_numpy(listed.expert_ids).to(activation.device),
+        blocks=listed.num_tokens_padded // block_m,
+        top_k=problem.top_k if problem.kind == "moe_indexed" else 1,
+    )
 
 
 def mma_class(ptx: str) -> str:
@@ -181,23 +248,36 @@ def mma_class(ptx: str) -> str:
     return found[1] if found else ""
 
 
-def _launch(state: _State, launch: int, out: Any, *, compile_only: bool = False) -> Any:
-    """Launch the kernel, or only compile it; returns the compiled kernel on a GPU."""
+def _start(state: _State, launch: _Launch, out: torch.Tensor, *, compile_only: bool = False) -> Any:
+    """Launch the problem's kernel, or only compile it; returns the compiled kernel on a GPU."""
     from humming_conformance.kernels.triton_fused.dense import dense_kernel
+    from humming_conformance.kernels.triton_fused.moe import moe_kernel
 
     problem, schedule = state.case.problem, state.schedule
-    grid = (-(-problem.m // schedule.block_m), -(-problem.n // schedule.block_n))
-    start = partial(dense_kernel.warmup, grid=grid) if compile_only else dense_kernel[grid]
+    own: dict[str, Any]
+    if problem.kind == "dense":
+        kernel, blocks, own = dense_kernel, -(-problem.m // schedule.block_m), {"M": problem.m}
+    else:
+        kernel, blocks = moe_kernel, launch.blocks
+        own = {
+            "row_ids": launch.row_ids,
+            "expert_ids": launch.expert_ids,
+            "rows": launch.rows,
+            "top_k": launch.top_k,
+            "weight_stride": state.weight.stride(0),
+            "scale_stride": state.scale.stride(0),
+        }
+    grid = (blocks, -(-problem.n // schedule.block_n))
+    start = partial(kernel.warmup, grid=grid) if compile_only else kernel[grid]
     return start(
-        state.activation[launch],
-        state.weight,
-        state.scale,
-        state.zero_point,
-        state.bias,
-        out,
-        problem.m,
-        problem.n,
-        problem.k,
+        activation=launch.activation,
+        weight=state.weight,
+        scale=state.scale,
+        zero_point=state.zero_point,
+        bias=state.bias,
+        out=out,
+        N=problem.n,
+        K=problem.k,
         ELEMENT=state.case.weight.element,
         GROUP_SIZE=state.group_size,
         BLOCK_M=schedule.block_m,
@@ -205,4 +285,5 @@ def _launch(state: _State, launch: int, out: Any, *, compile_only: bool = False)
         BLOCK_K=K_TILE,
         num_warps=schedule.warps,
         num_stages=schedule.stages,
+        **own,
     )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # A Triton kernel is one function, in the subset of Python that Triton compiles.
-# ruff: noqa: PLR0915, PLR0917, PLR1714, SIM108
+# ruff: noqa: PLR0917, PLR1714, SIM108
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 """Dense weight-only quantized GEMM: ``out = activation @ dequantize(weight).T + bias``.
 
@@ -10,7 +10,8 @@ One program computes one tile of the output and walks K alone, from 0 up, ``BLOC
 2. unpack and dequantize in fp32, which is exact, and round once to the 16-bit format of the activations;
 3. multiply on the tensor cores and add to the fp32 accumulator.
 
-The bias is added to the accumulator, and the result is rounded once to the output format.
+The bias is added to the accumulator, and the result is rounded once to the output format. All of this is
+:func:`write_tile`, shared with :mod:`.moe`: a kernel only says which rows and which weights its tile is of.
 
 **The weights are the left operand.** A tile is ``weight (BLOCK_N, BLOCK_K) @ activation.T (BLOCK_K,
 BLOCK_M)``, the output transposed. Dequantized weights then go from registers straight into the multiplier,
@@ -57,8 +58,52 @@ def dense_kernel(
     first_token = tl.program_id(0) * BLOCK_M
     first_row = tl.program_id(1) * BLOCK_N
     m = tl.arange(0, BLOCK_M)
+    # 64 bits to the tile, since M * K may pass 2^31; 32 bits within it.
+    activation += first_token.to(tl.int64) * K
+    out += first_token.to(tl.int64) * N
+    write_tile(
+        activation,
+        m,
+        out,
+        m,
+        m < M - first_token,
+        weight,
+        scale,
+        zero_point,
+        bias,
+        first_row,
+        N,
+        K,
+        ELEMENT,
+        GROUP_SIZE,
+        BLOCK_M,
+        BLOCK_N,
+        BLOCK_K,
+    )
+
+
+@triton.jit
+def write_tile(
+    activation,
+    activation_row,  # (BLOCK_M,)
+    out,
+    out_row,  # (BLOCK_M,)
+    m_valid,  # (BLOCK_M,): which of these rows there are; no other is read or written
+    weight,
+    scale,
+    zero_point,
+    bias,
+    first_row,  # of the weights: the tile's first column of the output
+    N,
+    K,
+    ELEMENT: tl.constexpr,
+    GROUP_SIZE: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """Write BLOCK_N columns of BLOCK_M rows of the output; one weight matrix, laid out as for the dense kernel."""
     n = tl.arange(0, BLOCK_N)
-    m_valid = m < M - first_token
     n_valid = n < N - first_row
 
     # A K tile touches several groups, or lies within one.
@@ -66,11 +111,8 @@ def dense_kernel(
     groups = (K + GROUP_SIZE - 1) // GROUP_SIZE
     PACK: tl.constexpr = 1 if ELEMENT == "int8" or ELEMENT == "uint8" else 2
     packed_width = (K + PACK - 1) // PACK
-
-    # 64 bits to the tile, since M * K may pass 2^31; 32 bits within it.
-    activation += first_token.to(tl.int64) * K
     weight += first_row.to(tl.int64) * packed_width
-    out += first_token.to(tl.int64) * N + first_row
+    out += first_row
 
     acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
     for k_start in range(0, K, BLOCK_K):
@@ -80,7 +122,7 @@ def dense_kernel(
 
         # 1. Load. What lies beyond M, N and K reads as zero.
         a = tl.load(
-            activation + m[None, :] * K + k[:, None],
+            activation + activation_row[None, :] * K + k[:, None],
             mask=m_valid[None, :] & (k[:, None] < K),
             other=0.0,
         )
@@ -130,7 +172,7 @@ def dense_kernel(
     if bias is not None:
         acc += tl.load(bias + first_row + n, mask=n_valid, other=0.0).to(tl.float32)[:, None]
     tl.store(
-        out + m[None, :] * N + n[:, None],
+        out + out_row[None, :] * N + n[:, None],
         acc.to(out.dtype.element_ty),
         mask=m_valid[None, :] & n_valid[:, None],
     )

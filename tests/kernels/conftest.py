@@ -46,11 +46,17 @@ def call_task(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def run_case(call_task):
+def device_fields():
+    """The fields of this machine's device of a kind, as tasks take them."""
+    return lambda kind: asdict(find_device(kind))
+
+
+@pytest.fixture(scope="session")
+def run_case(call_task, device_fields):
     """Run a case through one of our adapters on a kind of device; returns what ``run_case`` found."""
 
     def run(kernel, case_id, kind, *, relations=False):
-        device = asdict(find_device(kind))
+        device = device_fields(kind)
         kernel = f"humming_conformance.kernels.{kernel}:kernel"
         return call_task(kind, RUN_CASE, kernel=kernel, case=case_id, device=device, relations=relations)
 

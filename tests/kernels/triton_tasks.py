@@ -4,15 +4,21 @@
 import re
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
 
-from humming_conformance.kernels.triton_fused import interpreter
+from humming_conformance.devices import Device
+from humming_conformance.execution.run_case import _launch_all
+from humming_conformance.kernels.triton_fused import interpreter, kernel
 from humming_conformance.kernels.triton_fused.adapter import K_TILE, choose_schedule, mma_class
 from humming_conformance.kernels.triton_fused.dense import dense_kernel
+from humming_conformance.kernels.triton_fused.moe import moe_kernel
+from humming_conformance.problems import build_operands, parse_case
 
 
 @triton.jit
@@ -50,26 +56,48 @@ def untried_version():
     return {"problem": interpreter.problem()}
 
 
-def compile_dense(*, sm, m, element, group_size, zero_point):
-    """Compile the dense kernel for bf16 and an architecture that needn't be here."""
+def moe_relations(*, case_id, device):
+    """Codes (rows, N) of one MoE launch, by kind and by what was changed; permuted rows are put back in order."""
+    case, place = parse_case(case_id), Device(**device)
+    operands = build_operands(case)
+    order = np.random.default_rng(0).permutation(case.problem.m)
+
+    def run(tokens, kind=case.problem.kind):
+        problem = replace(case.problem, m=len(tokens), kind=kind)
+        chosen = replace(operands, activation=operands.activation[:, tokens], expert=operands.expert[:, tokens])
+        changed = replace(case, problem=problem)
+        codes, trouble = _launch_all(kernel, kernel.prepare(changed, chosen, place), changed, place, 1)
+        assert not trouble
+        return codes[0].reshape(len(tokens), problem.top_k, -1)
+
+    everyone = np.arange(case.problem.m)
+    results = {kind: run(everyone, kind) for kind in ("moe_indexed", "moe_grouped_contiguous", "moe_grouped_masked")}
+    results |= {"permuted": run(order)[np.argsort(order)], "alone": run(everyone[:1]), "again": run(everyone)}
+    return results
+
+
+def compile_kernel(*, moe, sm, m, element, group_size, zero_point):
+    """Compile the dense or the MoE kernel for bf16 and an architecture that needn't be here."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    schedule = choose_schedule(m, interpreted=False)
+    function = moe_kernel if moe else dense_kernel
+    schedule = choose_schedule(m, interpreted=False, moe=moe)
     scale = "u8" if element == "fp4_e2m1" else "bf16"
     types = {"activation": "*bf16", "weight": "*u8", "scale": f"*{scale}", "zero_point": "*u8"}
-    types |= {"bias": "*bf16", "out": "*bf16", "M": "i32", "N": "i32", "K": "i32"}
+    types |= {"bias": "*bf16", "out": "*bf16", "row_ids": "*i32", "expert_ids": "*i32"}
+    types |= dict.fromkeys(("M", "N", "K", "rows", "top_k", "weight_stride", "scale_stride"), "i32")
     constants = {"ELEMENT": element, "GROUP_SIZE": group_size, "BLOCK_K": K_TILE}
     constants |= {"BLOCK_M": schedule.block_m, "BLOCK_N": schedule.block_n}
     if not zero_point:
         constants["zero_point"] = None
     types |= dict.fromkeys(constants, "constexpr")
-    names = dense_kernel.arg_names
+    names = function.arg_names
     source = ASTSource(
-        dense_kernel,
+        function,
         {name: types[name] for name in names},
         {(names.index(name),): value for name, value in constants.items()},
-        {(i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if name not in constants},
+        {(i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if name not in {*constants, "top_k"}},
     )
     options = {"num_warps": schedule.warps, "num_stages": schedule.stages}
     compiled = triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)

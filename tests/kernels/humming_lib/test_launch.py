@@ -131,7 +131,7 @@ def test_unowned_rows_are_poisoned(kind: str, activation: str):
     assert output.row_of is not None
     given = state.last[1].arguments
     unowned = np.delete(np.arange(len(given["inputs"])), output.row_of)
-    assert len(unowned) >= adapter.moe.SPARE_ROWS
+    assert len(unowned) >= adapter.moe_layout.SPARE_ROWS
     poison = given["inputs"].float()[unowned]
     if activation == "int8.token":
         assert (poison == 127).all()

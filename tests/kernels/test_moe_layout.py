@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from humming_conformance.kernels.humming_lib import moe
+from humming_conformance.kernels import _moe_layout as moe_layout
 
 
 @st.composite
@@ -22,7 +22,7 @@ def routings(draw: st.DrawFn) -> tuple[NDArray[np.int32], int]:
 def test_indexed_tiles_hold_each_row_once_under_its_expert(routing: tuple[NDArray[np.int32], int], block_m: int):
     """Within the padded count every logical row appears once, in a tile of its expert."""
     expert, experts = routing
-    index = moe.indexed(expert, experts, block_m)
+    index = moe_layout.indexed(expert, experts, block_m)
     rows = expert.size
     assert index.sorted_ids.size == index.expert_ids.size * block_m
     assert index.num_tokens_padded == index.sorted_ids.size - block_m
@@ -35,7 +35,7 @@ def test_indexed_tiles_hold_each_row_once_under_its_expert(routing: tuple[NDArra
         else:
             assert row == rows
     assert sorted(seen) == list(range(rows))
-    tiles = sum(-(-int(count) // block_m) for count in moe.expert_counts(expert, experts))
+    tiles = sum(-(-int(count) // block_m) for count in moe_layout.expert_counts(expert, experts))
     assert index.num_tokens_padded == tiles * block_m
 
 
@@ -43,7 +43,7 @@ def test_indexed_tiles_hold_each_row_once_under_its_expert(routing: tuple[NDArra
 def test_indexed_trap_would_be_noticed(routing: tuple[NDArray[np.int32], int]):
     """The tile behind the padded count names real rows and, with two experts, a wrong one for row 0."""
     expert, experts = routing
-    index = moe.indexed(expert, experts, 8)
+    index = moe_layout.indexed(expert, experts, 8)
     trap = index.sorted_ids[index.num_tokens_padded :]
     assert trap[0] == 0
     assert (trap < expert.size).all()
@@ -55,10 +55,10 @@ def test_indexed_trap_would_be_noticed(routing: tuple[NDArray[np.int32], int]):
 def test_contiguous_rows_lie_between_their_experts_offsets(routing: tuple[NDArray[np.int32], int]):
     """Every logical row has a physical row of its own between its expert's offsets; spare rows lie behind."""
     expert, experts = routing
-    grouped = moe.grouped_contiguous(expert, experts)
+    grouped = moe_layout.grouped_contiguous(expert, experts)
     offsets = grouped.expert_layout
     assert offsets.shape == (experts + 1,)
-    assert offsets[-1] == expert.size == grouped.physical_rows - moe.SPARE_ROWS
+    assert offsets[-1] == expert.size == grouped.physical_rows - moe_layout.SPARE_ROWS
     assert sorted(grouped.row_of) == list(range(expert.size))
     for row, physical in enumerate(grouped.row_of):
         owner = expert.reshape(-1)[row]
@@ -69,9 +69,9 @@ def test_contiguous_rows_lie_between_their_experts_offsets(routing: tuple[NDArra
 def test_masked_rows_are_the_first_of_their_expert(routing: tuple[NDArray[np.int32], int]):
     """Every logical row is one of its expert's first count rows."""
     expert, experts = routing
-    counts = moe.expert_counts(expert, experts)
-    max_tokens = int(counts.max()) + moe.SPARE_ROWS
-    grouped = moe.grouped_masked(expert, experts, max_tokens)
+    counts = moe_layout.expert_counts(expert, experts)
+    max_tokens = int(counts.max()) + moe_layout.SPARE_ROWS
+    grouped = moe_layout.grouped_masked(expert, experts, max_tokens)
     assert grouped.physical_rows == experts * max_tokens
     assert np.array_equal(grouped.expert_layout, counts)
     assert len(set(grouped.row_of.tolist())) == expert.size

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Row and index layouts of Humming's three MoE calls, from the expert of each token and slot.
+"""Row and index layouts of the three kinds of MoE call, from the expert of each token and slot.
 
 A logical row is token * top_k + slot. Each layout holds something that must not be read: a block of ids
 behind the padded count, or rows that belong to no expert.
@@ -21,7 +21,7 @@ SPARE_ROWS = 3
 
 @dataclass(frozen=True)
 class IndexedLayout:
-    """Index tensors of ``indexed``.
+    """Rows in blocks of one expert, as an M tile of a kernel takes them.
 
     Attributes:
         sorted_ids: logical rows grouped by expert, each expert padded to a multiple of the M tile with the
@@ -37,7 +37,7 @@ class IndexedLayout:
 
 @dataclass(frozen=True)
 class GroupedLayout:
-    """Physical rows of ``grouped_contiguous`` and ``grouped_masked``.
+    """Physical rows of the grouped kinds, contiguous and masked.
 
     Attributes:
         physical_rows: rows of the input and output, unowned ones included.
