@@ -80,7 +80,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         pytest.fail("name the suites on the command line: pytest suites", pytrace=False)
 
 
-@pytest.hookimpl(optionalhook=True)
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """``-n auto``: as many workers as memory, cores and GPUs carry."""
     if not _names_our_suites(config):
@@ -90,10 +90,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     cores = len(os.sched_getaffinity(0))
     by_memory = max(1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**31)
     gpus = [device for device in detect_devices() if device.kind == "cuda"]
-    if not gpus:
-        return min(cores, by_memory)
-    # A worker on a GPU is two busy processes and a CUDA context; 8 a GPU keep an H200 and its compiler busy.
-    return max(1, min(8 * len(gpus), cores // 2, by_memory // 2))
+    # A CUDA context and a case's operands take up to 2 GiB; 16 workers keep an H200 and its compilers busy on 16 cores.
+    by_gpu = [sum(min(16, gpu.memory // 2**31) for gpu in gpus)] if gpus else []
+    return max(1, min(cores, by_memory, *by_gpu))
 
 
 @pytest.hookimpl(tryfirst=True)

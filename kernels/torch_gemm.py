@@ -94,7 +94,7 @@ def gemm_contract(case: Case, route: Route, **rounded: str) -> Contract:
     if route.path == "cublas":
         step = tensor_core.tensor_core_step(route.details["sm"])
         fields |= {"step_length": step.step_length, "fraction_bits": step.fraction_bits, "split_k": 32}
-        sources |= {"fraction_bits": tensor_core.SOURCE, "split_k": _SPLIT_SOURCE}
+        sources |= {"step_length": tensor_core.SOURCE, "fraction_bits": tensor_core.SOURCE, "split_k": _SPLIT_SOURCE}
     return Contract(case.output, batch_invariant=False, sources=sources, **fields)
 
 

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import platform
+import shutil
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +20,14 @@ from humming_conformance.devices import describe_gpus
 _PACKAGES = ("torch", "triton", "numpy", "ml_dtypes", "pytest", "pytest-xdist")
 
 #: Keys whose change makes verdicts of two runs incomparable; a ledger is only resumed where they agree.
-IDENTITY = ("gpus", "packages", "libraries", "conformance")
+IDENTITY = ("gpus", "packages", "libraries", "kernels", "waivers", "conformance")
 
 
-def describe_environment(plan: Sequence[Task]) -> dict[str, Any]:
-    """JSON-able description: system, packages, GPUs with driver and clocks, library builds, our own commit."""
+def describe_environment(plan: Sequence[Task], waivers: Sequence[Path]) -> dict[str, Any]:
+    """What is judged, where and by what, JSON-able; sources and waiver files as short hashes of their contents."""
     gpus = describe_gpus()
     builds = {task.build.name: task.build for task in plan if task.build is not None}
+    references = sorted({task.kernel.reference for task in plan})
     return {
         "system": {
             "python": platform.python_version(),
@@ -36,8 +40,30 @@ def describe_environment(plan: Sequence[Task]) -> dict[str, Any]:
         "libraries": {
             name: {"version": build.version, "build_hash": build.build_hash} for name, build in builds.items()
         },
-        "conformance": {"version": humming_conformance.__version__, "commit": _commit()},
+        "kernels": {reference: _source_hash(reference) for reference in references},
+        "waivers": _hash_of(waivers),
+        "compiler": shutil.which("nvcc") or "",
+        "conformance": {"version": humming_conformance.__version__, "commit": _commit(), "source": _own_hash()},
     }
+
+
+def _source_hash(reference: str) -> str:
+    """A short hash of a loaded adapter's source: its file, or all of its folder where it is a package."""
+    file = Path(sys.modules[reference.partition(":")[0]].__file__ or "")
+    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    return _hash_of(files)
+
+
+def _own_hash() -> str:
+    """A short hash of our own source, which a commit doesn't name while it is being edited."""
+    return _hash_of(sorted(Path(humming_conformance.__file__).parent.rglob("*.py")))
+
+
+def _hash_of(files: Iterable[Path]) -> str:
+    sha = hashlib.sha256()
+    for file in files:
+        sha.update(file.name.encode() + b"\0" + file.read_bytes())
+    return sha.hexdigest()[:12]
 
 
 def _version(name: str) -> str:

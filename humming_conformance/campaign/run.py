@@ -67,7 +67,10 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a finished run has to say; ``stale`` are waivers that match nothing in a run of everything."""
+    """What a finished run has to say.
+
+    ``stale``: the user's own waivers that match nothing planned; of the shipped ones only where everything was planned.
+    """
 
     ledger: Ledger
     status: ExitStatus
@@ -109,7 +112,9 @@ class Run:
         self._strict_verdicts = strict_verdicts
         self._time_limit = time_limit
         findings = FINDINGS if FINDINGS.is_dir() else None
-        self.waivers = read_waivers([WAIVERS, *waiver_files], findings)
+        self._waiver_files = [WAIVERS, *waiver_files]
+        self.waivers = read_waivers(self._waiver_files, findings)
+        self._own_waivers = set(self.waivers) - set(read_waivers([WAIVERS], findings))
         self.plan = make_plan(options)
         kernels = {task.subject.kernel for task in self.plan}
         self._requirements = [Requirement.parse(text, kernels) for text in require]
@@ -127,7 +132,9 @@ class Run:
         Raises:
             LedgerError: the folder is in use, holds a run of something else, or can't be written.
         """
-        head = Head(describe_environment(self.plan), self.options.tier, tuple(command), tuple(planned))
+        head = Head(
+            describe_environment(self.plan, self._waiver_files), self.options.tier, tuple(command), tuple(planned)
+        )
         try:
             if self._resumed:
                 resume(self.folder, head, IDENTITY)
@@ -179,7 +186,9 @@ class Run:
         )
         # A waiver that matches nothing is one to remove only where everything was planned.
         everything = self.options.tier == TIERS[-1] and not self.options.cases and len(planned) == len(self.plan)
-        return Outcome(ledger, status, stale(self.waivers, planned) if everything else ())
+        unmatched = set(stale(self.waivers, planned)) if everything else set()
+        unmatched |= {waiver for waiver in self._own_waivers if not any(map(waiver.matches, planned))}
+        return Outcome(ledger, status, tuple(waiver for waiver in self.waivers if waiver in unmatched))
 
 
 def _share(device: Device, worker: str) -> Device:

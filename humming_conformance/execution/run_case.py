@@ -38,7 +38,7 @@ def run_case(
         case: case id.
         device: fields of the :class:`~humming_conformance.devices.Device`.
         relations: also run what the contract declares: the same launch again (repeatable), and its first token alone
-            (batch-invariant, dense problems).
+            (batch-invariant).
 
     Returns:
         ``output`` (L, rows, N) uint16 codes; ``digest`` of the operands; ``route`` and ``contract`` as dicts;
@@ -64,7 +64,7 @@ def run_case(
         if relations and contract.repeatable:
             repeat, more = _launch_all(adapter, state, judged, place, 1)
             trouble += [f"run again, {sentence}" for sentence in more]
-        if relations and contract.batch_invariant and judged.problem.kind == "dense" and judged.problem.m > 1:
+        if relations and contract.batch_invariant and judged.problem.m > 1:
             alone, more = _first_token_alone(adapter, judged, operands, place)
             trouble += [f"first token alone, {sentence}" for sentence in more]
     return {
@@ -97,13 +97,14 @@ def _launch_all(
 def _first_token_alone(
     adapter: Kernel, case: Case, operands: Operands, device: Device
 ) -> tuple[NDArray[np.uint16], list[str]]:
-    """The first token of the first launch as a problem of one token: codes (1, 1, N), and trouble."""
+    """The first token of the first launch as a problem of one token: codes (1, top_k, N), and trouble."""
     scale = operands.activation_scale
     by_token = case.activation.granularity is not None and case.activation.granularity.kind != "tensor"
     small = replace(
         operands,
         activation=operands.activation[:1, :1],
-        activation_scale=scale[:, :1] if scale is not None and by_token else scale,
+        activation_scale=scale[:1, :1] if scale is not None and by_token else scale,
+        expert=None if operands.expert is None else operands.expert[:1, :1],
     )
     single = replace(case, problem=replace(case.problem, m=1))
     return _launch_all(adapter, adapter.prepare(single, small, device), single, device, 1)

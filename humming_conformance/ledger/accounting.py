@@ -100,7 +100,6 @@ def exit_status(
     verdicts: Sequence[Verdict],
     *,
     mismatches: Sequence[Mismatch] = (),
-    judged_before: Collection[str] = (),
     unmet: Sequence[str] = (),
     strict_verdicts: bool = False,
 ) -> ExitStatus:
@@ -109,15 +108,9 @@ def exit_status(
     Args:
         verdicts: all verdicts of the run.
         mismatches: where plan and verdicts disagree.
-        judged_before: subjects that the stored support baseline says were judged; ``unsupported`` now is red.
         unmet: what :meth:`Requirement.check` returned for requirements that are not met.
         strict_verdicts: ``slow`` and ``ambiguous`` are red too.
     """
-    lost = [
-        str(verdict.subject)
-        for verdict in verdicts
-        if verdict.outcome == "unsupported" and str(verdict.subject) in judged_before
-    ]
     unexpected = sum(verdict.outcome == "fail" and bool(verdict.waiver) for verdict in verdicts)
     counts = Counter(verdict.outcome for verdict in verdicts)
     found = [
@@ -125,7 +118,6 @@ def exit_status(
         (counts["error"], "ended in an error"),
         (unexpected, "passed though a waiver says that they fail"),
         (len(mismatches), "accounting mismatches between plan and verdicts"),
-        (len(lost), f"judged before and unsupported now, first {min(lost, default='')}"),
     ]
     if strict_verdicts:
         kinds = Counter(map(performance_kind, verdicts))

@@ -110,12 +110,18 @@ def resume(folder: Path, head: Head, identity: Sequence[str]) -> dict[Planned, V
 
 
 def read_ledger(folder: Path) -> Ledger:
-    """Read a folder, merged or not; raises LedgerError when it holds no ledger or a broken one."""
+    """Read a folder, merged or not; raises LedgerError when it holds no ledger or a broken one.
+
+    ``ledger.jsonl`` is written whole and renamed: one that is cut off or has no head isn't ours.
+    """
     main = folder / LEDGER_NAME
     shard_paths = sorted(folder.glob(_SHARDS))
     if not main.is_file() and not shard_paths:
         raise LedgerError(f"{folder} holds no ledger; name the folder that an earlier run got by --ledger")
-    records = read_records(main).records if main.is_file() else ()
+    whole = read_records(main) if main.is_file() else None
+    records = whole.records if whole else ()
+    if whole and (whole.truncated or not isinstance(next(iter(records), None), Head)):
+        raise LedgerError(f"{main} is damaged: it is cut off or has no head; judge again in a new folder with --ledger")
     end = next((record for record in records if isinstance(record, End)), None)
     # Beside an end, shards are what a merge killed at its last step left: the ledger holds all of them.
     shards = {path.name: read_records(path) for path in shard_paths if end is None}

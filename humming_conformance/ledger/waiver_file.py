@@ -85,7 +85,7 @@ def _parse(entry: object, findings: Path | None) -> Waiver:
     if not _QUERY.fullmatch(query):
         raise _RuleError(
             f"query {query!r} is not kernel:case:device with a whole kernel name; case and device may hold "
-            "* and ?, as in humming_lib:moe_*:*"
+            "* and ?, as in humming:moe_*:*"
         )
     library = _library(_text(entry, "library"))
     return Waiver(

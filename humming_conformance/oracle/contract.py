@@ -12,6 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
+#: The narrowest and widest value of each number, as hardware and kernels have them: no tensor core adds more than 64
+#: products in a step (Blackwell's mxf4), none keeps more than fp32's 23 fraction bits in an fp32 sum.
+_RANGES = (
+    ("step_length", 1, 64),
+    ("fraction_bits", 1, 64),
+    ("accumulator_bits", 1, 23),
+    ("promotion_interval", 1, 1 << 20),
+    ("split_k", 1, 1024),
+    ("k_tile", 0, 1 << 20),
+)
+
 
 class ContractError(ValueError):
     """A contract field is out of range, or weaker than the default without a source."""
@@ -60,14 +71,16 @@ class Contract:
     batch_invariant: bool = True
     sources: Mapping[str, str] = field(default_factory=dict)
 
-    #: Fields whose departure from the default weakens what is promised and so needs a source. The tensor-core
-    #: step is hardware, described by its own source under ``fraction_bits``.
+    #: Fields whose departure from the default widens the bound and so needs a source. ``promotion_interval`` and
+    #: ``k_tile`` only narrow it; an adapter that states them wrongly fails.
     NEEDS_SOURCE = (
         "weight_input",
         "activation_input",
+        "step_length",
         "fraction_bits",
         "accumulator_bits",
         "accumulator_format",
+        "split_k",
         "reduction_format",
         "bias_application",
         "repeatable",
@@ -88,9 +101,10 @@ class Contract:
                 )
         if self.scale_application == "output" and not self.sources.get("scale_application"):
             raise ContractError("scale_application='output' rounds before it scales; add sources['scale_application']")
-        for name in ("step_length", "split_k", "fraction_bits", "accumulator_bits"):
-            if getattr(self, name) < 1:
-                raise ContractError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name, least, most in _RANGES:
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise ContractError(f"{name} is {value}; it must be from {least} to {most}")
 
     def text(self) -> str:
         """The fields that differ from the defaults, as ``name=value`` words in field order."""

@@ -72,8 +72,7 @@ def weight_factor(case: Case, operands: Operands, contract: Contract, expert: in
 def activation_factor(case: Case, operands: Operands, contract: Contract, launch: Index, token: Index) -> Factor:
     """Activation rows (``launch[i]``, ``token[i]``), as the contract's kernel multiplies them.
 
-    A scale of quantized activations meets the accumulator, unless the contract rounds activations: then the
-        scaled
+    A scale of quantized activations meets the accumulator, unless the contract rounds activations: then the scaled
     value is what is rounded.
     """
     scheme, k = case.activation, case.problem.k

@@ -54,11 +54,6 @@ class Quality:
         few = self.elements < FEWEST_ELEMENTS
         return self.error <= self.limit or (few and self.error < float("inf"))
 
-    @property
-    def relative_error(self) -> float:
-        """Error over the norm of the exact result."""
-        return self.error / self.exact_norm if self.exact_norm else self.error
-
 
 def judge_quality(case: Case, operands: Operands, region: Region, output: Array, *, repeatable: bool) -> Quality:
     """Judge output values (L, rows, columns) of the judged region; ``repeatable`` is the contract's word.

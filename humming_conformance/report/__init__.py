@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people and CI systems read: failure text, terminal summary, HTML report, JUnit properties."""
+"""What people and CI systems read: terminal summary, HTML report, JUnit properties."""
 
 from __future__ import annotations
 

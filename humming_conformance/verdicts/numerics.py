@@ -50,7 +50,7 @@ class NumericsEvidence:
         unwritten: elements of the owned rows that still hold what the output was filled with.
         trouble: what was written outside the owned rows, as sentences.
         repeat: (1, rows, N) codes of the first launch run again, or None.
-        alone: (1, 1, N) codes of the first token as a problem of its own, or None.
+        alone: (1, top_k, N) codes of the first token as a problem of its own, or None.
         seconds: of prepare and run.
     """
 

@@ -100,6 +100,7 @@ def contract(case: Case, route: Route) -> Contract:
         step = tensor_core.tensor_core_step(details["hardware_sm"], case.activation.format.bits, route.mma_class)
         where = f"{route.mma_class} on sm_{details['hardware_sm']}"
         fields |= {"step_length": step.step_length, "fraction_bits": step.fraction_bits}
+        sources["step_length"] = f"L={step.step_length}, {where}: {tensor_core.SOURCE}"
         sources["fraction_bits"] = f"F={step.fraction_bits}, {where}: {tensor_core.SOURCE}"
         if step.accumulator_bits != 23:
             fields["accumulator_bits"] = step.accumulator_bits
@@ -110,7 +111,7 @@ def contract(case: Case, route: Route) -> Contract:
         sources["bias_application"] = _BIAS
     if route.split_k > 1:
         fields |= {"split_k": route.split_k, "reduction_format": case.output}
-        sources["reduction_format"] = _REDUCTION
+        sources |= {"split_k": _REDUCTION, "reduction_format": _REDUCTION}
     if details["unordered"]:
         fields["repeatable"] = False
         sources["repeatable"] = _UNORDERED

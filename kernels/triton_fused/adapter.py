@@ -190,7 +190,7 @@ class TritonFused:
             weight_input=case.output,
             step_length=step.step_length,
             fraction_bits=step.fraction_bits,
-            sources=sources | {"fraction_bits": tensor_core.SOURCE},
+            sources=sources | {"step_length": tensor_core.SOURCE, "fraction_bits": tensor_core.SOURCE},
         )
 
 

@@ -205,23 +205,28 @@ def test_a_run_without_pytest(tmp_path, monkeypatch):
     assert (outcome.status.code, outcome.status.reasons, outcome.ledger.end.mismatches) == (0, (), ())
 
 
-def test_stale_waivers_are_told_by_a_run_of_everything(tmp_path, task, monkeypatch):
-    """Only where the whole last tier was planned does a waiver that matched nothing have to go."""
+def test_stale_waivers(tmp_path, task, monkeypatch):
+    """A shipped waiver that matched nothing is told where the whole last tier was planned; one's own always."""
     (tmp_path / "mine.toml").write_text(
         'waiver = [{query = "qdq:*-m9.*:*", issue = "a/b#1", reason = "known", kind = "tolerate", library = "*", '
         "expires = 2099-12-31}]"
     )
     monkeypatch.setattr(run, "make_plan", lambda _options: (task,))
     planned = [Planned("numerics", task.subject)]
-    for tier, cases, expected in (
-        ("full", (), ["a/b#1 qdq:*-m9.*:*"]),
-        ("gate", (), []),
-        ("full", (CASE.format(2),), []),
+    (tmp_path / "none.toml").write_text("")
+    for tier, cases, shipped, told in (
+        ("full", (), "mine.toml", True),
+        ("gate", (), "mine.toml", False),
+        ("full", (CASE.format(2),), "mine.toml", False),
+        ("gate", (), "none.toml", True),
     ):
+        monkeypatch.setattr(run, "WAIVERS", tmp_path / shipped)
+        own = [tmp_path / "mine.toml"] if shipped == "none.toml" else []
         options = RunOptions(tier, kernels=("qdq",), cases=cases)
-        whole = Run(options, tmp_path / f"{tier}{len(cases)}", waiver_files=[tmp_path / "mine.toml"])
+        whole = Run(options, tmp_path / f"{tier}{len(cases)}{shipped}", waiver_files=own)
         whole.begin(planned, [])
-        assert [item.key for item in whole.finish(planned, {}, "stopped").stale] == expected
+        stale = [item.key for item in whole.finish(planned, {}, "stopped").stale]
+        assert stale == (["a/b#1 qdq:*-m9.*:*"] if told else [])
 
 
 def test_bad_options_of_a_run(tmp_path):

@@ -91,11 +91,6 @@ def test_slow_and_ambiguous_are_red_only_when_strict() -> None:
             {"mismatches": [Mismatch(Planned("numerics", Subject("a", "b", "c")), "twice")]},
             "1 accounting mismatches between plan and verdicts",
         ),
-        (
-            [verdict("unsupported")],
-            {"judged_before": {"qdq:c:cpu"}},
-            "1 judged before and unsupported now, first qdq:c:cpu",
-        ),
         ([], {"unmet": ["qdq: 0 of 1 required judged"]}, "--require qdq: 0 of 1 required judged"),
     ],
 )
@@ -103,11 +98,6 @@ def test_each_cause_of_red_is_named_alone(verdicts: list[Verdict], options: dict
     """Each cause alone makes the run red with exactly its own line."""
     status = exit_status([verdict("pass"), *verdicts], **options)  # type: ignore[arg-type]
     assert (status.code, status.reasons) == (1, (reason,))
-
-
-def test_unsupported_before_and_now_is_green() -> None:
-    """A subject that the support baseline doesn't list may be unsupported."""
-    assert exit_status([verdict("unsupported")], judged_before={"qdq:other:cpu"}).code == 0
 
 
 @pytest.mark.parametrize(

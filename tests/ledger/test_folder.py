@@ -169,3 +169,17 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
         replace_text(path, "new \ud800")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut in its head", "noise"])
+def test_a_damaged_ledger_is_refused_and_kept(tmp_path: Path, damage: str) -> None:
+    """A ledger is replaced whole, so one without a whole head isn't ours: it is neither resumed nor overwritten."""
+    folder = tmp_path / "run"
+    head = Head({"gpus": []}, "gate", ("pytest",), ())
+    start(folder, head)
+    whole = (folder / "ledger.jsonl").read_bytes()
+    damaged = {"empty": b"", "cut in its head": whole[:20], "noise": b"\xff\x00" * 40}[damage]
+    (folder / "ledger.jsonl").write_bytes(damaged)
+    with pytest.raises(LedgerError, match=r"ledger\.jsonl"):
+        resume(folder, head, ["gpus"])
+    assert (folder / "ledger.jsonl").read_bytes() == damaged

@@ -174,7 +174,7 @@ def test_blocks_and_regions_change_nothing(case_id: str, monkeypatch: pytest.Mon
     """Small blocks, and a region of some rows and columns, give the same values."""
     case = parse_case(case_id)
     operands = build_operands(case)
-    contract = Contract("bf16", split_k=2, k_tile=8)
+    contract = Contract("bf16", split_k=2, k_tile=8, sources={"split_k": "this test"})
     whole = reference(case, operands, contract)
     region = Region(np.array([0, 2, case.problem.rows - 1]), np.array([1, case.problem.n - 1]))
     part = reference(case, operands, contract, region)
@@ -193,7 +193,7 @@ def test_tile_sums() -> None:
     """Positive and negative parts are those of the sums over tiles of K, the cut last one included."""
     case = parse_case("dense-w_int4.g8.bf16-a_bf16-m2.n3.k20-random")
     operands = build_operands(case)
-    result = reference(case, operands, Contract("bf16", split_k=3, k_tile=8))
+    result = reference(case, operands, Contract("bf16", split_k=3, k_tile=8, sources={"split_k": "this test"}))
     for row, column in np.ndindex(2, 3):
         terms = exact.terms(case, operands, 0, row, column)
         tiles = [float(sum(terms[first : first + 8])) for first in (0, 8, 16)]

@@ -12,7 +12,8 @@ from humming_conformance import devices, pytest_plugin
 from humming_conformance.devices import Device
 
 CPU = Device("cpu", "cpu")
-GPU = Device("h200", "cuda", sm=90)
+GPU = Device("h200", "cuda", sm=90, memory=140 << 30)
+SMALL_GPU = Device("t4", "cuda", sm=75, memory=15 << 30)
 
 
 @pytest.mark.parametrize(
@@ -21,15 +22,16 @@ GPU = Device("h200", "cuda", sm=90)
         ([CPU], 8, 64, 8),
         ([CPU], 64, 16, 8),  # 2 GiB each
         ([CPU], 4, 1, 1),
-        ([GPU, CPU], 16, 128, 8),
-        ([GPU, CPU], 4, 128, 2),  # each beside its kernel process
-        ([GPU, CPU], 16, 8, 2),
-        ([GPU, CPU], 1, 2, 1),
-        ([GPU] * 8 + [CPU], 128, 560, 64),
+        ([GPU, CPU], 16, 128, 16),
+        ([GPU, CPU], 32, 128, 16),
+        ([GPU, CPU], 4, 128, 4),
+        ([GPU, CPU], 16, 8, 4),
+        ([SMALL_GPU, CPU], 32, 128, 7),  # 2 GiB of its memory each
+        ([GPU] * 8 + [CPU], 256, 560, 128),
     ],
 )
 def test_auto_workers(monkeypatch, found, cores, gigabytes, expected):
-    """Without a GPU, cores and memory decide; with GPUs, both carry twice as many processes as workers."""
+    """Cores and memory decide, and with GPUs their memory, up to 16 workers each."""
     config = SimpleNamespace(args=["humming_conformance.suites"], invocation_params=SimpleNamespace(dir="/"))
     monkeypatch.setattr(devices, "detect_devices", lambda: found)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: range(cores))

@@ -109,12 +109,15 @@ def test_regimes_meet_every_kind():
 @pytest.mark.parametrize("kind", PROBLEM_KINDS)
 def test_torch_is_bit_equal(kind):
     """The device generator makes the same bits as NumPy, on every regime and scheme."""
+    import torch
+
     from humming_conformance.problems.torch_arrays import TorchArrays, to_numpy
 
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     for text in regime_texts():
         if text.startswith(kind):
             case = parse_case(text)
-            on_device = to_numpy(build_operands(case, TorchArrays("cpu")))
+            on_device = to_numpy(build_operands(case, TorchArrays(device)))
             assert on_device.digest() == build_operands(case).digest(), text
 
 
