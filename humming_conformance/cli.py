@@ -37,7 +37,9 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--tier", default="gate", help="smoke, gate (default) or full")
     plan.set_defaults(command=_plan)
 
-    repro = commands.add_parser("repro", help="judge one subject again and write a script that shows it")
+    repro = commands.add_parser(
+        "repro", help="judge one subject again and write a script (status 1: it fails, 3: not judged here)"
+    )
     repro.add_argument("subject", help="kernel:case:device, as reports print it")
     repro.add_argument("--output", metavar="FILE", type=_output, help="script to write (default: repro_<digest>.py)")
     repro.set_defaults(command=_repro)

@@ -144,8 +144,9 @@ class _Conformance:
         self.is_worker = bool(worker_input)
         if option.conformance_ledger and option.conformance_resume:
             raise pytest.UsageError("--ledger starts a run and --resume continues one; give only one of them")
-        if option.conformance_html and not Path(option.conformance_html).parent.is_dir():
-            raise pytest.UsageError(f"--conformance-html {option.conformance_html}: its folder does not exist; make it")
+        html = Path(option.conformance_html) if option.conformance_html else None
+        if html and (html.is_dir() or not html.absolute().parent.is_dir()):
+            raise pytest.UsageError(f"--conformance-html {html} can't be written; give a file in a folder that exists")
         given = option.conformance_resume or option.conformance_ledger or default_folder()
         self.folder = Path(worker_input.get("conformance_folder", given)).absolute()
         self.run = Run(

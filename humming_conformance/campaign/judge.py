@@ -7,11 +7,13 @@ import datetime as dt
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from packaging.version import InvalidVersion, Version
 
+import humming_conformance
 from humming_conformance.campaign.plan import Task
 from humming_conformance.execution import (
     ExecutionError,
@@ -167,9 +169,11 @@ def _reproduction(task: Task) -> str:
     if library is not None and task.request:
         options += f" --library {library.module}={task.request}"
     kernel = options if "--kernel" in options else f" --kernel {task.subject.kernel}{options}"
+    checkout = (Path(humming_conformance.__file__).parent / "suites").is_symlink()
+    suites = "suites" if checkout else "--pyargs humming_conformance.suites"
     return (
         f"reproduce: humming-conformance repro '{task.subject}'{options}\n"
-        f"      or: pytest suites --case '{task.subject.case_id}'{kernel}"
+        f"      or: pytest {suites} --case '{task.subject.case_id}'{kernel}"
     )
 
 

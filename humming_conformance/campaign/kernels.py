@@ -8,15 +8,16 @@ import importlib
 import pkgutil
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import humming_conformance.kernels
-from humming_conformance.protocols import Kernel
+from humming_conformance.protocols import Kernel, Library
 
-#: Entry point group with which a package brings its own adapters: ``name = "package.module:object"``.
+#: Entry point group with which a package brings its own adapters: ``name = "package.module:object"``, the name being
+#: the kernel's.
 ENTRY_POINT_GROUP = "humming_conformance.kernels"
 
 _ATTRIBUTES = ("name", "device_kinds", "claims", "library", "support", "prepare", "run", "route", "contract")
@@ -50,7 +51,8 @@ def find_kernels(names: Iterable[str] = ()) -> tuple[KernelReference, ...]:
     Raises:
         KernelError: no such kernel, the object isn't an adapter, or two of them have one name.
     """
-    known = _by_name(_known_kernels())
+    names = list(names)
+    known = _by_name(_known_kernels(names))
     chosen = []
     for name in dict.fromkeys(names):
         if ":" in name:
@@ -80,7 +82,7 @@ def load_kernel(reference: str, *, search_here: bool = False) -> KernelReference
         sys.path.append(here)
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # any code may run at import
+    except (Exception, SystemExit) as error:  # any code may run at import
         raise KernelError(
             f"kernel {reference!r}: {module_name} can't be imported ({type(error).__name__}: {error}); give "
             "package.module:attribute of an installed module or of one below the current folder"
@@ -98,6 +100,8 @@ def load_kernel(reference: str, *, search_here: bool = False) -> KernelReference
             f"kernel {reference!r} is no adapter: it lacks {', '.join(missing)}; see docs/tutorial.md for one in full"
         )
     adapter: Kernel = kernel
+    if adapter.library is not None and not isinstance(adapter.library, Library):
+        raise KernelError(f"kernel {reference!r}: its library is {adapter.library!r}; it must be a Library or None")
     if not re.fullmatch(r"[a-z0-9_]+", str(adapter.name)):
         raise KernelError(f"kernel {reference!r} is named {adapter.name!r}; names are lower case letters, digits and _")
     levels = module_name.count(".") + hasattr(module, "__path__")  # the file of a package is its __init__.py
@@ -106,11 +110,23 @@ def load_kernel(reference: str, *, search_here: bool = False) -> KernelReference
     return KernelReference(adapter, reference, () if installed else (str(root),))
 
 
-def _known_kernels() -> list[KernelReference]:
+def _known_kernels(names: Collection[str]) -> list[KernelReference]:
+    """Built-in adapters and those that packages registered; of the latter only the named ones, if names are given."""
     package = humming_conformance.kernels
-    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
-    built_in = [load_kernel(f"{package.__name__}.{name}:kernel") for name in names if not name.startswith("_")]
-    return built_in + [load_kernel(point.value) for point in entry_points(group=ENTRY_POINT_GROUP)]
+    modules = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    built_in = [load_kernel(f"{package.__name__}.{name}:kernel") for name in modules if not name.startswith("_")]
+    registered = [
+        _registered(point) for point in entry_points(group=ENTRY_POINT_GROUP) if not names or point.name in names
+    ]
+    return built_in + registered
+
+
+def _registered(point: EntryPoint) -> KernelReference:
+    try:
+        return load_kernel(point.value)
+    except KernelError as error:
+        owner = point.dist.name if point.dist else "an unknown package"
+        raise KernelError(f"entry point {point.name!r} of {owner}: {error}") from error
 
 
 def _by_name(references: Iterable[KernelReference]) -> dict[str, KernelReference]:

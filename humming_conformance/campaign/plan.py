@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from humming_conformance.campaign.kernels import KernelReference, find_kernels
+from humming_conformance.campaign.kernels import KernelError, KernelReference, find_kernels
 from humming_conformance.devices import NO_GPU, Device, detect_devices, gpu_problem
 from humming_conformance.execution import LibraryBuild, LibraryError, resolve_library
 from humming_conformance.problems import Case, parse_case
@@ -72,20 +72,29 @@ def make_plan(options: RunOptions) -> tuple[Task, ...]:
         build, missing = _library(reference, options.libraries)
         library = reference.kernel.library
         request = options.libraries.get(library.module, "") if library else ""
-        for device in _devices_for(reference, devices):
+        for device in _devices_for(reference, devices, chosen=bool(options.devices)):
             for case in cases:
                 support = _support(reference, case, device, missing)
                 subject = Subject(reference.kernel.name, case.id, device.name)
                 plan.append(Task(subject, case, reference, device, support, build, request))
     if not plan:
         here = ", ".join(device.name for device in devices)
-        raise PlanError(f"nothing to judge: {', '.join(names)} can't run on {here}; drop --device")
+        mend = "drop --device or name another" if options.devices else "its device_kinds name nothing that there is"
+        raise PlanError(f"nothing to judge: {', '.join(names)} can't run on {here}; {mend}")
     return tuple(plan)
 
 
 def _support(reference: KernelReference, case: Case, device: Device, missing: Support | None) -> Support:
     """The adapter's answer, and all that is missing here where it claims the case."""
-    support = reference.kernel.support(case, device)
+    try:
+        support = reference.kernel.support(case, device)
+    except Exception as error:
+        raise KernelError(
+            f"kernel {reference.reference!r}: support() raised {type(error).__name__} on {case.id}: {error}; it "
+            "answers from the claims alone and never raises"
+        ) from error
+    if not isinstance(support, Support):
+        raise KernelError(f"kernel {reference.reference!r}: support() returned {support!r}, which is no Support")
     if support.answer == "absent" and device is NO_GPU and gpu_problem():
         support = replace(support, reason=f"{support.reason} ({gpu_problem()})")
     if missing is None or support.answer == "no":
@@ -106,14 +115,17 @@ def _chosen_devices(names: tuple[str, ...]) -> tuple[Device, ...]:
     return tuple(device for device in devices if not names or device.name in names)
 
 
-def _devices_for(reference: KernelReference, devices: tuple[Device, ...]) -> list[Device]:
-    """The first present device of the kernel's preferred kinds; no device when the user's choice leaves none."""
+def _devices_for(reference: KernelReference, devices: tuple[Device, ...], *, chosen: bool) -> list[Device]:
+    """The first of the devices that is of a kind the kernel prefers.
+
+    Where there is none, the GPU that the machine lacks stands for it, unless the user chose among the devices.
+    """
     kernel = reference.kernel
     for kind in kernel.device_kinds:
         for device in devices:
             if device.kind == kind:
                 return [device]
-    return [NO_GPU] if "cuda" in kernel.device_kinds else []
+    return [NO_GPU] if "cuda" in kernel.device_kinds and not chosen else []
 
 
 def _library(reference: KernelReference, requests: Mapping[str, str]) -> tuple[LibraryBuild | None, Support | None]:

@@ -102,17 +102,14 @@ def parse_case(text: str, known: Iterable[str] = ()) -> Case:
     """
     try:
         case = _parse(text)
-        _require_canonical(case, text)
     except (CaseError, FormatError) as error:
         nearest = _nearest(text, known)
         hint = f"; nearest valid id: {nearest}" if nearest else "; see docs/case_ids.md"
         raise CaseIdError(f"case id {text!r}: {error}{hint}") from error
-    return case
-
-
-def _require_canonical(case: Case, text: str) -> None:
     if format_case(case) != text:
-        raise CaseError(f"it is written {format_case(case)!r}: defaults are left out, parts in fixed order")
+        written = format_case(case)
+        raise CaseIdError(f"case id {text!r}: it is written {written!r}: defaults are left out, parts in fixed order")
+    return case
 
 
 def _parse(text: str) -> Case:
@@ -191,11 +188,8 @@ def _choice(word: str, valid: Iterable[str], what: str) -> str:
 def _nearest(text: str, known: Iterable[str]) -> str:
     """The valid id that looks most like ``text``, or an empty string.
 
-    It is one of ``known``, else ``text`` with each word replaced by its nearest valid one, if that is an id.
+    It is ``text`` with each word replaced by its nearest valid one, if that is an id, else one of ``known``.
     """
-    close = difflib.get_close_matches(text, list(known), n=1, cutoff=0.6)
-    if close:
-        return close[0]
     vocabulary = [
         *PROBLEM_KINDS,
         *REGIMES,
@@ -218,4 +212,4 @@ def _nearest(text: str, known: Iterable[str]) -> str:
     try:
         return format_case(_parse(mended))
     except (CaseError, FormatError, IndexError):
-        return ""
+        return next(iter(difflib.get_close_matches(text, list(known), n=1, cutoff=0.6)), "")

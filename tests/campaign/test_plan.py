@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,6 +96,9 @@ def test_the_first_preferred_device_is_taken(machine):
         ("triton_fused", "h200", "yes", ""),
     ]
     assert answers("qdq", devices=("cpu",)) == [("qdq", "cpu", "yes", "")]
+    assert answers("qdq", "triton_fused", devices=("cpu",)) == [("qdq", "cpu", "yes", "")]  # chosen: no GPU stands in
+    with pytest.raises(PlanError, match="triton_fused can't run on cpu; drop --device"):
+        answers("triton_fused", devices=("cpu",))
     machine(INTERPRETER, CPU)
     assert [answer[1] for answer in answers("qdq", "triton_fused")] == ["cpu", "cpu_interpreter"]
 
@@ -220,14 +224,46 @@ def test_registered_kernels(package, monkeypatch):
     """An installed package's adapter is judged beside the built-in ones; it must not take their names."""
 
     class Point:
+        name = "theirs"
         value = "theirs:kernel"
+        dist = SimpleNamespace(name="their-package")
 
     package("theirs.py", ADAPTER.format(name="theirs"))
     monkeypatch.setattr(kernels, "entry_points", lambda group: [Point] if group == kernels.ENTRY_POINT_GROUP else [])
     names = [found.kernel.name for found in find_kernels()]
     assert names == ["humming", "qdq", "torch_gemm", "triton_fused", "theirs"]
     assert find_kernels(["theirs"])[0].reference == "theirs:kernel"
+    Point.value = "gone:kernel"
+    assert find_kernels(["qdq"])[0].kernel.name == "qdq"  # a broken neighbour stops only those who ask for it
+    with pytest.raises(KernelError, match=r"entry point 'theirs' of their-package: .*gone"):
+        find_kernels()
     Point.value = "thieves:kernel"
     package("thieves.py", ADAPTER.format(name="qdq"))
     with pytest.raises(KernelError, match="both named 'qdq'"):
         find_kernels()
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("    def support(self, case, device):\n        raise RuntimeError('no')", r"support\(\) raised RuntimeError"),
+        (
+            "    def support(self, case, device):\n        return True",
+            r"support\(\) returned True, which is no Support",
+        ),
+        ("    library = 'triton'", "its library is 'triton'"),
+    ],
+)
+def test_an_adapter_that_answers_wrongly_is_named(package, body, told):
+    """What an adapter says is data of a known type; anything else is one error with its reference."""
+    text = f"from humming_conformance.kernels.qdq import Qdq\n\nclass Wrong(Qdq):\n{body}\n\nkernel = Wrong()\n"
+    package("wrong_kernel.py", text)
+    with pytest.raises(KernelError, match=told):
+        make_plan(RunOptions(kernels=("wrong_kernel:kernel",), cases=(CASE,)))
+
+
+def test_an_adapter_that_exits_at_import_is_named(package):
+    """sys.exit in somebody's module doesn't end the run without a word."""
+    package("leaves.py", "import sys\n\nsys.exit(0)\n")
+    with pytest.raises(KernelError, match="leaves can't be imported"):
+        find_kernels(["leaves:kernel"])

@@ -162,3 +162,13 @@ def test_a_ledger_without_a_head(folder, capsys):
         shard.append(Verdict(SUBJECT, "numerics", "pass"))
     assert cli.main(["report", "ledger"]) == 2
     assert "has no head" in capsys.readouterr().err
+
+
+def test_repro_elsewhere(folder, capsys):
+    """A subject of a device that isn't here says where it is judged instead; what can't be judged is status 3."""
+    assert cli.main(["repro", f"qdq:{CASE}:h100", "--output", "again.py"]) == 0
+    assert "h100 is not here: judged on cpu instead" in capsys.readouterr().out
+    assert (folder / "again.py").is_file()
+    unclaimed = CASE.replace("dense", "moe_indexed").replace("k32", "k32.e4.top2")
+    assert cli.main(["repro", f"torch_gemm:{unclaimed}:cpu", "--output", "again.py"]) == 3
+    assert "unsupported" in capsys.readouterr().out

@@ -21,7 +21,7 @@ def package_files(root):
         Path(folder, name).relative_to(root).as_posix()
         for folder, _, names in os.walk(root / "humming_conformance", followlinks=True)
         for name in names
-        if not folder.endswith("__pycache__")
+        if not folder.endswith("__pycache__") and ".conformance" not in Path(folder).parts  # what a run writes
     }
 
 
