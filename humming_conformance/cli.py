@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from humming_conformance.campaign.output import output_file
 from humming_conformance.campaign.plan import PlanError, RunOptions, make_plan
 from humming_conformance.campaign.run import INPUT_ERRORS
 from humming_conformance.execution import parse_library_request
@@ -38,15 +39,18 @@ def _parser() -> argparse.ArgumentParser:
     plan.set_defaults(command=_plan)
 
     repro = commands.add_parser(
-        "repro", help="judge one subject again and write a script (status 1: it fails, 3: not judged here)"
+        "repro",
+        help="judge one subject again and write a script that shows it",
+        description="Judge one subject again and write a script that shows it. Exit status: 0 pass, 1 fail or error, "
+        "2 bad input, 3 nothing was judged (unsupported or not_run).",
     )
     repro.add_argument("subject", help="kernel:case:device, as reports print it")
-    repro.add_argument("--output", metavar="FILE", type=_output, help="script to write (default: repro_<digest>.py)")
+    repro.add_argument("--output", metavar="FILE", help="script to write (default: repro_<digest>.py)")
     repro.set_defaults(command=_repro)
 
     report = commands.add_parser("report", help="one HTML file from a ledger folder")
     report.add_argument("ledger", type=Path, help="ledger folder of a finished run")
-    report.add_argument("--output", metavar="FILE", type=_output, default=Path("conformance.html"))
+    report.add_argument("--output", metavar="FILE", default="conformance.html")
     report.set_defaults(command=_report)
 
     tiers = commands.add_parser("tiers", help="add the cases that a kernel's tier list lacks (append-only)")
@@ -58,14 +62,6 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--kernel", action="append", default=[], help="name or package.module:attribute (repeat)")
         command.add_argument("--library", action="append", default=[], help="NAME=VERSION|WHEEL|FOLDER (repeat)")
     return parser
-
-
-def _output(text: str) -> Path:
-    """Where to write a file; told to be impossible before anything is judged."""
-    path = Path(text)
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} can't be written; give a file in a folder that exists")
-    return path
 
 
 def _doctor(_options: argparse.Namespace) -> int:
@@ -93,17 +89,19 @@ def _repro(options: argparse.Namespace) -> int:
         subject = Subject.parse(options.subject)
     except ValueError as error:
         raise PlanError(str(error)) from error
-    return reproduce(subject, options.kernel, _libraries(options), options.output)
+    output = output_file("--output", options.output) if options.output is not None else None
+    return reproduce(subject, options.kernel, _libraries(options), output)
 
 
 def _report(options: argparse.Namespace) -> int:
     from humming_conformance.report import write_html
 
+    output = output_file("--output", options.output)
     ledger = read_ledger(options.ledger)
     if ledger.head is None:
         raise LedgerError(f"{options.ledger} has no head; it is no ledger of a run")
-    write_html(options.output, ledger.head, ledger.verdicts)
-    print(f"{len(ledger.verdicts)} verdicts in {options.output}")
+    write_html(output, ledger.head, ledger.verdicts)
+    print(f"{len(ledger.verdicts)} verdicts in {output}")
     return 0
 
 

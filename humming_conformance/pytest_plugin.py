@@ -134,6 +134,7 @@ class _Conformance:
     """Our part of one pytest session; registered only where our suites are named."""
 
     def __init__(self, config: pytest.Config) -> None:
+        from humming_conformance.campaign.output import output_file
         from humming_conformance.campaign.plan import RunOptions
         from humming_conformance.campaign.run import Run, default_folder
         from humming_conformance.execution import parse_library_request
@@ -144,9 +145,8 @@ class _Conformance:
         self.is_worker = bool(worker_input)
         if option.conformance_ledger and option.conformance_resume:
             raise pytest.UsageError("--ledger starts a run and --resume continues one; give only one of them")
-        html = Path(option.conformance_html) if option.conformance_html else None
-        if html and (html.is_dir() or not html.absolute().parent.is_dir()):
-            raise pytest.UsageError(f"--conformance-html {html} can't be written; give a file in a folder that exists")
+        html = option.conformance_html
+        self.html = output_file("--conformance-html", html) if html is not None else None
         given = option.conformance_resume or option.conformance_ledger or default_folder()
         self.folder = Path(worker_input.get("conformance_folder", given)).absolute()
         self.run = Run(
@@ -164,7 +164,6 @@ class _Conformance:
             strict_verdicts=option.conformance_strict,
             time_limit=option.conformance_time_limit,
         )
-        self.html = option.conformance_html
         self.root = config.rootpath
         self.command = config.invocation_params.args
         #: What the ledger was begun with; None until then.
@@ -256,10 +255,10 @@ class _Conformance:
         if self.outcome.status.code and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         head = self.outcome.ledger.head
-        if self.html and head is not None:
+        if self.html is not None and head is not None:
             from humming_conformance.report import write_html
 
-            write_html(Path(self.html), head, self.outcome.ledger.verdicts)
+            write_html(self.html, head, self.outcome.ledger.verdicts)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the account of the run."""

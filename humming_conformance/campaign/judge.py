@@ -169,7 +169,9 @@ def _reproduction(task: Task) -> str:
     if library is not None and task.request:
         options += f" --library {library.module}={task.request}"
     kernel = options if "--kernel" in options else f" --kernel {task.subject.kernel}{options}"
-    checkout = (Path(humming_conformance.__file__).parent / "suites").is_symlink()
+    package = Path(humming_conformance.__file__).resolve().parent
+    # In a checkout the suites lie beside the package, which links to them; an installed copy holds them.
+    checkout = (package / "suites").resolve().parent == package.parent
     suites = "suites" if checkout else "--pyargs humming_conformance.suites"
     return (
         f"reproduce: humming-conformance repro '{task.subject}'{options}\n"

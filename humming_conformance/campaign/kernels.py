@@ -8,7 +8,7 @@ import importlib
 import pkgutil
 import re
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -51,18 +51,22 @@ def find_kernels(names: Iterable[str] = ()) -> tuple[KernelReference, ...]:
     Raises:
         KernelError: no such kernel, the object isn't an adapter, or two of them have one name.
     """
-    names = list(names)
-    known = _by_name(_known_kernels(names))
+    names = dict.fromkeys(names)
+    points = entry_points(group=ENTRY_POINT_GROUP)
+    # A broken adapter of somebody else's is no matter to a run that names its kernels.
+    wanted = [point for point in points if point.name in names or not names]
+    known = _by_name([*_built_in(), *map(_registered, wanted)])
     chosen = []
-    for name in dict.fromkeys(names):
+    for name in names:
         if ":" in name:
             chosen.append(load_kernel(name, search_here=True))
         elif name in known:
             chosen.append(known[name])
         else:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+            valid = dict.fromkeys([*known, *(point.name for point in points)])
+            near = difflib.get_close_matches(name, valid, n=1, cutoff=0.0)
             raise KernelError(
-                f"kernel {name!r} is not known; there are {', '.join(known)}, or name one of your own as "
+                f"kernel {name!r} is not known; there are {', '.join(valid)}, or name one of your own as "
                 f"package.module:attribute (did you mean {near[0]}?)"
             )
     return tuple(_by_name(chosen).values()) if chosen else tuple(known.values())
@@ -110,23 +114,22 @@ def load_kernel(reference: str, *, search_here: bool = False) -> KernelReference
     return KernelReference(adapter, reference, () if installed else (str(root),))
 
 
-def _known_kernels(names: Collection[str]) -> list[KernelReference]:
-    """Built-in adapters and those that packages registered; of the latter only the named ones, if names are given."""
+def _built_in() -> list[KernelReference]:
     package = humming_conformance.kernels
-    modules = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
-    built_in = [load_kernel(f"{package.__name__}.{name}:kernel") for name in modules if not name.startswith("_")]
-    registered = [
-        _registered(point) for point in entry_points(group=ENTRY_POINT_GROUP) if not names or point.name in names
-    ]
-    return built_in + registered
+    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    return [load_kernel(f"{package.__name__}.{name}:kernel") for name in names if not name.startswith("_")]
 
 
 def _registered(point: EntryPoint) -> KernelReference:
+    """The adapter of an entry point; raises KernelError naming the point and its distribution."""
+    told = f"entry point {point.name!r} of {point.dist.name if point.dist else 'an unknown distribution'}"
     try:
-        return load_kernel(point.value)
+        found = load_kernel(point.value)
     except KernelError as error:
-        owner = point.dist.name if point.dist else "an unknown package"
-        raise KernelError(f"entry point {point.name!r} of {owner}: {error}") from error
+        raise KernelError(f"{told}: {error}") from error
+    if found.kernel.name != point.name:
+        raise KernelError(f"{told}: its kernel is named {found.kernel.name!r}; give both one name")
+    return found
 
 
 def _by_name(references: Iterable[KernelReference]) -> dict[str, KernelReference]:

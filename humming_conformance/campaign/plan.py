@@ -79,8 +79,11 @@ def make_plan(options: RunOptions) -> tuple[Task, ...]:
                 plan.append(Task(subject, case, reference, device, support, build, request))
     if not plan:
         here = ", ".join(device.name for device in devices)
-        mend = "drop --device or name another" if options.devices else "its device_kinds name nothing that there is"
-        raise PlanError(f"nothing to judge: {', '.join(names)} can't run on {here}; {mend}")
+        kinds = dict.fromkeys(chain(*(reference.kernel.device_kinds for reference in references)))
+        raise PlanError(
+            f"nothing to judge: {', '.join(names)} can't run on {here}; needed is a device of the kind "
+            f"{' or '.join(kinds)}"
+        )
     return tuple(plan)
 
 

@@ -74,7 +74,7 @@ def reproduce(subject: Subject, kernels: Sequence[str], libraries: Mapping[str, 
     """Judge ``subject`` here if this machine can, print the verdict, write the script.
 
     It is judged on the device it names where that is here, else on the best one for its kernel. Waivers are left
-    out. Returns the exit status: 1 for ``fail`` and ``error``, 3 where nothing could be judged, else 0.
+    out. Returns the exit status: 1 for ``fail`` and ``error``, 3 where nothing was judged, else 0.
 
     Args:
         kernels: names or references to find the subject's kernel among; by default its own name.
@@ -82,13 +82,14 @@ def reproduce(subject: Subject, kernels: Sequence[str], libraries: Mapping[str, 
         output: the script; by default ``repro_<digest of the operands>.py`` in the current folder.
 
     Raises:
-        PlanError: the kernel isn't among those named.
+        PlanError: the kernel isn't among those named, or doesn't run on the device, which is here.
     """
     task = _task(subject, kernels, libraries)
     with Judge() as judge:
         verdict = judge.numerics(task)
-    if task.device.name != subject.device:
-        print(f"{subject.device} is not here: judged on {task.device.name} instead")
+    judged = verdict.outcome not in ("not_run", "unsupported")
+    if judged and task.device.name != subject.device:
+        print(f"judged on {task.device.name} instead of {subject.device}, which is not here")
     print(f"{verdict.subject}\n{verdict.outcome}" + (f": {verdict.reason}" if verdict.reason else ""))
     if verdict.message:
         print(verdict.message)
@@ -96,7 +97,9 @@ def reproduce(subject: Subject, kernels: Sequence[str], libraries: Mapping[str, 
     path = output or Path(f"repro_{operands.digest()[:8]}.py")
     replace_text(path, script(task, operands, verdict))
     print(f"wrote {path}")
-    return {"fail": 1, "error": 1, "not_run": 3, "unsupported": 3}.get(verdict.outcome, 0)
+    if not judged:
+        return 3
+    return 1 if verdict.outcome in ("fail", "error") else 0
 
 
 def script(task: Task, operands: Operands, verdict: Verdict) -> str:

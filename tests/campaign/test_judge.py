@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from packaging.version import Version
 
+import humming_conformance
 from humming_conformance.campaign import run
 from humming_conformance.campaign.judge import Judge, target_of
 from humming_conformance.campaign.plan import PlanError, RunOptions, make_plan
@@ -162,6 +163,16 @@ def test_how_to_see_it_again(task):
         replace(task, kernel=reference, build=build, request="0.1.16")
     )
     assert verdict.message.count("--kernel mine:kernel --library humming=0.1.16") == 2
+
+
+def test_how_to_see_it_again_without_a_checkout(task, tmp_path, monkeypatch):
+    """Where the suites lie inside the installed package, pytest finds them by their dotted name."""
+    judge = judge_with(ProcessDied("SIGBUS", ""))[0]
+    assert "or: pytest suites --case" in judge.numerics(task).message
+    package = tmp_path / "site-packages" / "humming_conformance"
+    (package / "suites").mkdir(parents=True)
+    monkeypatch.setattr(humming_conformance, "__file__", str(package / "__init__.py"))
+    assert "or: pytest --pyargs humming_conformance.suites --case" in judge.numerics(task).message
 
 
 @pytest.mark.parametrize(("version", "expected"), [("0.1.16", Version("0.1.16")), ("unknown", None), (None, None)])

@@ -97,7 +97,9 @@ def test_the_first_preferred_device_is_taken(machine):
     ]
     assert answers("qdq", devices=("cpu",)) == [("qdq", "cpu", "yes", "")]
     assert answers("qdq", "triton_fused", devices=("cpu",)) == [("qdq", "cpu", "yes", "")]  # chosen: no GPU stands in
-    with pytest.raises(PlanError, match="triton_fused can't run on cpu; drop --device"):
+    with pytest.raises(
+        PlanError, match="triton_fused can't run on cpu; needed is a device of the kind cuda or cpu_int"
+    ):
         answers("triton_fused", devices=("cpu",))
     machine(INTERPRETER, CPU)
     assert [answer[1] for answer in answers("qdq", "triton_fused")] == ["cpu", "cpu_interpreter"]
@@ -150,10 +152,13 @@ def test_the_tier_is_the_default():
 
 @pytest.mark.usefixtures("machine")
 def test_nothing_to_judge(package):
-    """A choice of devices that leaves no kernel is an error that names both."""
+    """Kernels and devices that don't go together are an error that names both, and --device only where it was given."""
     package("mine.py", ADAPTER.format(name="mine") + "kernel.device_kinds = ('cpu',)\n")
-    with pytest.raises(PlanError, match=r"mine can't run on cpu_interpreter; drop --device"):
+    with pytest.raises(PlanError, match=r"mine can't run on cpu_interpreter; needed is a device of the kind cpu$"):
         make_plan(RunOptions(kernels=("mine:kernel",), cases=(CASE,), devices=("cpu_interpreter",)))
+    package("npu.py", ADAPTER.format(name="npu") + "kernel.device_kinds = ('npu',)\n")
+    with pytest.raises(PlanError, match=r"npu can't run on cpu_interpreter, cpu; needed is a device of the kind npu$"):
+        make_plan(RunOptions(kernels=("npu:kernel",), cases=(CASE,)))
     with pytest.raises(PlanError, match=r"'h200' is not here; this machine has cpu_interpreter, cpu"):
         make_plan(RunOptions(devices=("h200",)))
     with pytest.raises(PlanError, match=r"'vllm' belongs to no kernel of this run; there are humming"):
@@ -237,6 +242,13 @@ def test_registered_kernels(package, monkeypatch):
     assert find_kernels(["qdq"])[0].kernel.name == "qdq"  # a broken neighbour stops only those who ask for it
     with pytest.raises(KernelError, match=r"entry point 'theirs' of their-package: .*gone"):
         find_kernels()
+    with pytest.raises(KernelError, match=r"'their' is not known; .*, theirs, .*did you mean theirs\?"):
+        find_kernels(["their"])
+    Point.value = "theirs:kernel"
+    Point.name = "their"
+    with pytest.raises(KernelError, match=r"entry point 'their' of their-package: its kernel is named 'theirs'"):
+        find_kernels()
+    Point.name = "qdq"
     Point.value = "thieves:kernel"
     package("thieves.py", ADAPTER.format(name="qdq"))
     with pytest.raises(KernelError, match="both named 'qdq'"):

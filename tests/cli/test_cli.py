@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -123,6 +124,10 @@ def test_repro_of_a_failure(folder, monkeypatch, capsys):
         (["repro", "qdq:dense:cpu"], "dense"),
         (["repro", f"qdk:{CASE}:cpu"], "did you mean qdq?"),
         (["repro", str(SUBJECT), "--kernel", "torch_gemm"], "'qdq' is not among torch_gemm"),
+        (
+            ["repro", f"triton_fused:{CASE}:cpu"],
+            "triton_fused can't run on cpu; needed is a device of the kind cuda or",
+        ),
         (["plan", "--tier", "smok"], "nearest: smoke"),
         (["plan", "--library", "humming"], "NAME=REQUEST"),
         (["report", "none"], "none holds no ledger"),
@@ -146,11 +151,9 @@ def test_output_that_cannot_be_written(folder, capsys):
     """The path is named as it was given, before anything is judged."""
     for arguments in (["repro", str(SUBJECT)], ["report", "ledger"]):
         for output in ("none/file", "."):
-            with pytest.raises(SystemExit) as ended:
-                cli.main([*arguments, "--output", output])
-            assert ended.value.code == 2
+            assert cli.main([*arguments, "--output", output]) == 2
             told = capsys.readouterr()
-            assert f"{output!r}" in told.err
+            assert f"--output {output!r} can't be written" in told.err
             assert told.out == ""
     assert list(folder.iterdir()) == []
 
@@ -165,10 +168,20 @@ def test_a_ledger_without_a_head(folder, capsys):
 
 
 def test_repro_elsewhere(folder, capsys):
-    """A subject of a device that isn't here says where it is judged instead; what can't be judged is status 3."""
-    assert cli.main(["repro", f"qdq:{CASE}:h100", "--output", "again.py"]) == 0
-    assert "h100 is not here: judged on cpu instead" in capsys.readouterr().out
+    """Where the subject's device isn't here, the one that is judged on is told; nothing judged is status 3."""
+    assert cli.main(["repro", f"qdq:{CASE}:nonsense", "--output", "again.py"]) == 0
+    assert re.match(r"judged on \w+ instead of nonsense, which is not here\nqdq:", capsys.readouterr().out)
     assert (folder / "again.py").is_file()
     unclaimed = CASE.replace("dense", "moe_indexed").replace("k32", "k32.e4.top2")
-    assert cli.main(["repro", f"torch_gemm:{unclaimed}:cpu", "--output", "again.py"]) == 3
-    assert "unsupported" in capsys.readouterr().out
+    for device in ("cpu", "nonsense"):
+        assert cli.main(["repro", f"torch_gemm:{unclaimed}:{device}", "--output", "again.py"]) == 3
+        out = capsys.readouterr().out
+        assert "\nunsupported: " in out
+        assert "judged on" not in out
+
+
+def test_help_of_repro(capsys):
+    """It says what each exit status means."""
+    with pytest.raises(SystemExit):
+        cli.main(["repro", "--help"])
+    assert "3 nothing was judged" in " ".join(capsys.readouterr().out.split())

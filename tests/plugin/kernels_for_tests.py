@@ -37,6 +37,14 @@ class Unwritten(OnTwoTokens):
         return Output(buffer.allocate(2, state.case.problem.n, state.case.output))
 
 
+class Undecided(OnTwoTokens):
+    """Doesn't know what it supports."""
+
+    def support(self, case, device):
+        """Raises, which no adapter may."""
+        raise LookupError(case.weight.element)
+
+
 def _change_one_element(output):
     output.tensor[1, 3] = 1000.0
     return output
@@ -62,6 +70,7 @@ swaps = OnTwoTokens("swaps", lambda output: Output(output.tensor.clone()))
 kills_worker = OnTwoTokens("kills_worker", lambda _output: os.kill(os.getppid(), signal.SIGKILL) or time.sleep(3600))
 wrong = OnTwoTokens("wrong", _change_one_element)
 unwritten = Unwritten("unwritten")
+undecided = Undecided("undecided")
 spills = OnTwoTokens("spills", _spill)
 
 lacking = object()

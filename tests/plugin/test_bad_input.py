@@ -24,7 +24,10 @@ RIGHT = "--kernel=kernels_for_tests:right"
         (["--kernel", "kernels_for_tests:"], ("kernels_for_tests:", "package.module:attribute")),
         ([RIGHT, "--tier", "gates"], ("'gates' is not one of smoke, gate, full", "nearest: gate")),
         ([RIGHT, "--device", "cpus"], ("'cpus' is not here", "cpu")),
-        ([RIGHT, "--device", "cpu_interpreter"], ("right can't run on cpu_interpreter", "--device")),
+        (
+            [RIGHT, "--device", "cpu_interpreter"],
+            ("right can't run on cpu_interpreter", "needed is a device of the kind cpu"),
+        ),
         ([RIGHT, "--waivers", "none.toml"], ("none.toml", "No such file")),
         ([RIGHT, "--library", "humming"], ("--library 'humming'", "NAME=REQUEST")),
         ([RIGHT, "--library", "humming=0.1.16"], ("library 'humming' belongs to no kernel of this run",)),
@@ -36,6 +39,8 @@ RIGHT = "--kernel=kernels_for_tests:right"
         ([RIGHT, "--time-limit", "0"], ("--time-limit 0", "above 0")),
         ([RIGHT, "--ledger", "a", "--resume", "a"], ("give only one of them",)),
         ([RIGHT, "--conformance-html", "none/run.html"], ("none/run.html", "folder")),
+        ([RIGHT, "--conformance-html", "."], ("--conformance-html '.' can't be written", "give a file")),
+        (["--kernel", "kernels_for_tests:undecided"], ("kernels_for_tests:undecided", "support() raised LookupError")),
     ],
     ids=lambda value: " ".join(value).replace(RIGHT, "").strip() if isinstance(value, list) else "",
 )
@@ -47,11 +52,13 @@ def test_an_option_that_cannot_be_used(suites, options, words):
 
 
 def test_adapters_that_cannot_be_loaded(suites):
-    """A module that raises at its import, and two adapters of one name, are told in one line."""
+    """A module that raises or exits at its import, and two adapters of one name, are told in one line."""
     (suites.folder / "broken.py").write_text("import torch_of_mine_\n")
     assert "No module named 'torch_of_mine_'" in suites.refused("--kernel", "broken:kernel")
     (suites.folder / "raising.py").write_text("1 / 0\n")
     assert "raising can't be imported (ZeroDivisionError: division by zero)" in suites.refused("--kernel", "raising:k")
+    (suites.folder / "leaving.py").write_text("raise SystemExit(0)\n")
+    assert "leaving can't be imported (SystemExit: 0)" in suites.refused("--kernel", "leaving:kernel")
     (suites.folder / "twin.py").write_text("from kernels_for_tests import OnTwoTokens\nkernel = OnTwoTokens('right')\n")
     told = suites.refused("--kernel", "twin:kernel", kernels=["right"])
     assert "twin:kernel" in told
