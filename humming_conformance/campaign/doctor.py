@@ -29,7 +29,7 @@ def doctor_lines() -> list[str]:
         *map(_package, ("torch", "triton", "numpy", "ml_dtypes")),
         "tools",
         *(_tool(name, use) for name, use in _TOOLS.items()),
-        f"state (locks, installed builds, JIT caches): {state_folder()}",
+        f"state (locks, JIT caches): {state_folder()}",
     ]
 
 
