@@ -159,7 +159,7 @@ def _bound(case: Case, contract: Contract, reference: Reference) -> Bound:
 
 def _late_bias(case: Case, contract: Contract) -> bool:
     """Whether the bias meets a sum that was rounded to the output format."""
-    late = contract.bias_application == "after_rounding" or contract.scale_application == "output"
+    late = contract.bias_application == "after_rounding" or any(contract.applies("output", case.weight.second_scale))
     return case.problem.bias and late
 
 
@@ -264,9 +264,7 @@ def _group_sizes(case: Case, contract: Contract) -> list[int]:
 def _scales_at_accumulator(case: Case, contract: Contract) -> tuple[int, int]:
     """How many scales multiply whole sums, and how many partial sums."""
     of_partial_sums = len(_group_sizes(case, contract))
-    every = 0
-    if contract.scale_application == "accumulator":
-        every += 1 + (case.weight.second_scale != "none")
+    every = sum(contract.applies("accumulator", case.weight.second_scale))
     if contract.activation_input == "exact" and case.activation.granularity is not None:
         every += 1
     return every - of_partial_sums, of_partial_sums

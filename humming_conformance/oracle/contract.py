@@ -24,6 +24,9 @@ _RANGES = (
 )
 
 
+ScaleApplication = Literal["multiplier_input", "accumulator", "output"]
+
+
 class ContractError(ValueError):
     """A contract field is out of range, or weaker than the default without a source."""
 
@@ -36,9 +39,10 @@ class Contract:
         output_format: format of the stored result.
         weight_input: ``exact``, or the format to which a dequantized weight (element, zero point and those scales
             that are applied before the multiplier) is rounded before multiplication.
-        scale_application: where the weight scale (and second scale) meets the weight: ``multiplier_input`` before
-            the product, ``accumulator`` on fp32 partial sums, ``output`` on the sum after it was rounded to the output
-            format, in that format, in one fused multiply-add with the bias (channel and tensor scales only).
+        scale_application: where the weight scale meets the weight: ``multiplier_input`` before the product,
+            ``accumulator`` on fp32 partial sums, ``output`` on the sum after it was rounded to the output format, in
+            that format, in one fused multiply-add with the bias (channel and tensor scales only).
+        second_scale_application: the same of the second-level scale; None: together with the weight scale.
         activation_input: ``exact``, or the format to which an activation is rounded before multiplication.
         step_length: products added per tensor-core step (L); 1 is sequential fused multiply-add.
         fraction_bits: bits kept below the largest exponent when a step aligns its terms (F).
@@ -56,7 +60,8 @@ class Contract:
 
     output_format: str
     weight_input: str = "exact"
-    scale_application: Literal["multiplier_input", "accumulator", "output"] = "multiplier_input"
+    scale_application: ScaleApplication = "multiplier_input"
+    second_scale_application: ScaleApplication | None = None
     activation_input: str = "exact"
     step_length: int = 1
     fraction_bits: int = 24
@@ -99,12 +104,18 @@ class Contract:
                     f"{name}={getattr(self, name)!r} is weaker than {defaults[name]!r} and names no source; "
                     f"add sources[{name!r}]"
                 )
-        if self.scale_application == "output" and not self.sources.get("scale_application"):
-            raise ContractError("scale_application='output' rounds before it scales; add sources['scale_application']")
+        for name in ("scale_application", "second_scale_application"):
+            if getattr(self, name) == "output" and not self.sources.get(name):
+                raise ContractError(f"{name}='output' rounds before it scales; add sources[{name!r}]")
         for name, least, most in _RANGES:
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
                 raise ContractError(f"{name} is {value}; it must be from {least} to {most}")
+
+    def applies(self, place: ScaleApplication, second_scale: str) -> tuple[bool, bool]:
+        """Whether the weight scale, and a case's second-level scale (none, tensor, channel), meet the weight there."""
+        second = self.second_scale_application or self.scale_application
+        return self.scale_application == place, second_scale != "none" and second == place
 
     def text(self) -> str:
         """The fields that differ from the defaults, as ``name=value`` words in field order."""

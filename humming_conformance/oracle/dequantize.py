@@ -8,7 +8,7 @@ float64; a product of several of them is off by at most 2^-53 of itself for each
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ class Factor:
         multiplier: (rows, K) what enters the multiplier, rounded if the contract says so.
         group_scale: (rows, K) scales of partial sums, one per element; None where no scale varies along K.
         row_scale: (rows,) product of the scales of whole sums, or None.
+        output_scale: (rows,) that part of ``row_scale`` which meets the rounded result, or None.
         doubt: (rows, K) by how much an element of ``multiplier`` may differ because the kernel's product of
             scales was rounded to fp32 before it was rounded to the input format; None where it can't.
     """
@@ -39,6 +40,7 @@ class Factor:
     multiplier: Array
     group_scale: Array | None = None
     row_scale: Array | None = None
+    output_scale: Array | None = None
     doubt: Array | None = None
 
     @property
@@ -48,7 +50,10 @@ class Factor:
 
 
 def weight_factor(case: Case, operands: Operands, contract: Contract, expert: int, columns: Index) -> Factor:
-    """Output columns ``columns`` of one expert's weight, as the contract's kernel multiplies them."""
+    """Output columns ``columns`` of one expert's weight, as the contract's kernel multiplies them.
+
+    Raises ValueError if the contract applies a scale that varies along K to outputs.
+    """
     scheme, k = case.weight, case.problem.k
     values = scheme.format.decode(operands.weight[expert][columns])
     if operands.zero_point is not None:
@@ -59,14 +64,22 @@ def weight_factor(case: Case, operands: Operands, contract: Contract, expert: in
         element_format(scheme.scale_format).decode(scale_codes[columns // block_rows]), scheme.granularity, k
     )
     second = _second_scale(case, operands, expert, columns)
-    if contract.scale_application == "multiplier_input":
-        scaled = values * scale * second[:, None]
-        multiplications = 1 if scheme.second_scale == "none" else 2
-        return _rounded(scaled, contract.weight_input, multiplications)
-    rounded = _rounded(values, contract.weight_input, multiplications=0)
-    if _varies_along_k(scheme.granularity):
-        return Factor(rounded.multiplier, scale, None if scheme.second_scale == "none" else second)
-    return Factor(rounded.multiplier, None, scale[:, 0] * second)
+    first_at_input, second_at_input = contract.applies("multiplier_input", scheme.second_scale)
+    values = values * (scale if first_at_input else 1.0) * (second[:, None] if second_at_input else 1.0)
+    rounded = _rounded(values, contract.weight_input, first_at_input + second_at_input)
+    at_output = contract.applies("output", scheme.second_scale)
+    group_scale = row_scale = output_scale = None
+    if not first_at_input and _varies_along_k(scheme.granularity):
+        if at_output[0]:
+            raise ValueError("scale_application='output' needs channel or tensor scales, not group or block")
+        group_scale = scale
+    whole = [scale[:, 0]] if not first_at_input and group_scale is None else []
+    whole += [second] if scheme.second_scale != "none" and not second_at_input else []
+    if whole:
+        row_scale = np.prod(whole, axis=0)
+    if any(at_output):
+        output_scale = (scale[:, 0] if at_output[0] else 1.0) * (second if at_output[1] else np.ones(len(columns)))
+    return replace(rounded, group_scale=group_scale, row_scale=row_scale, output_scale=output_scale)
 
 
 def activation_factor(case: Case, operands: Operands, contract: Contract, launch: Index, token: Index) -> Factor:

@@ -96,7 +96,7 @@ def reference(case: Case, operands: Operands, contract: Contract, region: Region
     """Return :func:`products` with all that the bound needs."""
     region = region or Region.whole(case)
     integer = _exact_integers(case, contract)
-    sums = _collect(case, operands, contract, region, partial(_sums_of, integer=integer))
+    sums = _collect(case, operands, contract, region, partial(_sums_of, contract=contract, integer=integer))
     with np.errstate(invalid="ignore"):
         single_terms = {
             "positive": (sums["magnitude"] + sums["product"]) / 2,
@@ -111,7 +111,7 @@ def _collect(
     operands: Operands,
     contract: Contract,
     region: Region,
-    sums_of: Callable[[Factor, Factor, Contract], dict[str, Array]],
+    sums_of: Callable[[Factor, Factor], dict[str, Array]],
 ) -> dict[str, Array]:
     """The sums of all blocks and the bias, each (L, rows, columns)."""
     shape = (operands.launches, len(region.rows), len(region.columns))
@@ -122,7 +122,7 @@ def _collect(
         for expert, columns, weight, block in _blocks(case, operands, contract, region):
             place = np.ix_(block.index, columns)
             activation = activation_factor(case, operands, contract, block.launch, block.token)
-            for name, sums in sums_of(activation, weight, contract).items():
+            for name, sums in sums_of(activation, weight).items():
                 results.setdefault(name, np.zeros(flat))[place] = sums
             if biases is not None:
                 results["bias"][place] = biases[expert][region.columns[columns]]
@@ -158,22 +158,20 @@ def _blocks(
                 yield int(number), columns, weight, _Rows(index, launch[index], token[index])
 
 
-def _products_of(activation: Factor, weight: Factor, contract: Contract) -> dict[str, Array]:
+def _products_of(activation: Factor, weight: Factor) -> dict[str, Array]:
     """Products of one block, (rows, columns)."""
     product = _matmul(activation.along_k, weight.along_k) * _outer_scale(activation, weight)
-    if contract.scale_application != "output":
+    if weight.output_scale is None:
         return {"product": product}
-    if weight.row_scale is None:
-        raise ValueError("scale_application='output' needs channel or tensor scales, not group or block")
-    return {"product": product, "output_scale": np.broadcast_to(weight.row_scale, product.shape)}
+    return {"product": product, "output_scale": np.broadcast_to(weight.output_scale, product.shape)}
 
 
-def _sums_of(activation: Factor, weight: Factor, contract: Contract, *, integer: bool) -> dict[str, Array]:
+def _sums_of(activation: Factor, weight: Factor, *, contract: Contract, integer: bool) -> dict[str, Array]:
     """All sums over K of one block, (rows, columns)."""
     a, w = activation.along_k, weight.along_k
     k = a.shape[1]
     scale = _outer_scale(activation, weight)
-    sums = _products_of(activation, weight, contract)
+    sums = _products_of(activation, weight)
     sums["magnitude"] = _matmul(np.abs(a), np.abs(w)) * np.abs(scale)
     relative = 8 * np.abs(sums["product"]) if integer else (k + 8) * sums["magnitude"]
     sums["error"] = relative * _DOUBLE_ROUNDOFF
@@ -237,7 +235,7 @@ def _matmul(a: Array, w: Array) -> Array:
 
 def _exact_integers(case: Case, contract: Contract) -> bool:
     """Whether every sum before scales is an integer that float64 holds."""
-    scales_of_whole_sums = contract.scale_application != "multiplier_input" and all(
+    scales_of_whole_sums = not any(contract.applies("multiplier_input", case.weight.second_scale)) and all(
         granularity is None or granularity.kind not in ("group", "block")
         for granularity in (case.weight.granularity, case.activation.granularity)
     )

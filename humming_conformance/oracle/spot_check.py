@@ -52,13 +52,14 @@ def _weight_row(case: Case, operands: Operands, contract: Contract, expert: int,
         codes = operands.zero_point[expert, column, group]
         values = values - (output.decode(codes) if scheme.zero_point == "float" else codes.astype(np.float64))
     scale = element_format(scheme.scale_format).decode(operands.weight_scale[expert, row, group])
+    second: Array = np.ones(1)
     if operands.weight_scale_2 is not None:
         codes = operands.weight_scale_2[expert]
         tensor = scheme.second_scale == "tensor"
-        scale = scale * (element_format("fp32").decode(codes[0]) if tensor else output.decode(codes[column]))
-    if contract.scale_application != "multiplier_input":
-        return round_input(values, contract.weight_input) * scale
-    return round_input(values * scale, contract.weight_input)
+        second = element_format("fp32").decode(codes[0]) if tensor else output.decode(codes[column])
+    before = contract.applies("multiplier_input", scheme.second_scale)
+    entering = values * (scale if before[0] else 1.0) * (second if before[1] else 1.0)
+    return round_input(entering, contract.weight_input) * (1.0 if before[0] else scale) * (1.0 if before[1] else second)
 
 
 def _activation_row(case: Case, operands: Operands, contract: Contract, launch: int, token: int) -> Array:

@@ -28,7 +28,7 @@ def test_every_field_is_described():
         if field.name in Contract.NEEDS_SOURCE:
             assert source == "yes", field.name
         else:
-            special = {"scale_application": "for `output`", "sources": ""}
+            special = dict.fromkeys(("scale_application", "second_scale_application"), "for `output`") | {"sources": ""}
             assert source == special.get(field.name, "no"), field.name
 
 

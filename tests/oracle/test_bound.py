@@ -183,6 +183,8 @@ CASES = [
     "dense-w_fp8_e4m3.b4x32.fp32-a_fp8_e4m3.g16-m3.n6.k96",
     "dense-w_fp8_e4m3.channel.fp32-a_fp8_e4m3.token-m3.n6.k96-bias",
     "dense-w_fp4_e2m1.g16.fp8_e4m3.s2tensor-a_bf16-m3.n6.k64",
+    "dense-w_fp8_e4m3.channel.fp32.s2tensor-a_fp8_e4m3.token-m3.n6.k64-bias",
+    "dense-w_fp4_e2m1.g16.fp8_e4m3.s2channel-a_fp8_e4m3.g16-m3.n6.k64-bias",
     "moe_indexed-w_int4.g32.bf16-a_bf16-m4.n6.k64.e3.top2-bias",
 ]
 
@@ -199,6 +201,7 @@ def executed_contracts(draw: st.DrawFn) -> tuple[Case, Contract]:
         weight_input=draw(st.sampled_from(["exact", case.output, "fp8_e4m3"])),
         activation_input=draw(st.sampled_from(["exact", case.output])),
         scale_application=draw(st.sampled_from(scales)),
+        second_scale_application=draw(st.sampled_from([None, "multiplier_input", "accumulator", "output"])),
         step_length=draw(st.sampled_from([1, 4, 16, 32])),
         fraction_bits=draw(st.sampled_from([13, 23, 25])),
         accumulator_bits=draw(st.sampled_from([13, 23])),

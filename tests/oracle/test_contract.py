@@ -11,6 +11,7 @@ WEAKER = {
     "weight_input": "bf16",
     "activation_input": "fp8_e4m3",
     "scale_application": "output",
+    "second_scale_application": "output",
     "step_length": 16,
     "fraction_bits": 13,
     "accumulator_bits": 13,

@@ -15,6 +15,8 @@ from tests.wrong_kernels.bases import (
     INT8,
     INTEGER,
     MOE,
+    NVFP4,
+    NVFP4_CHANNEL,
     OUTPUT_SCALED,
     PROMOTED,
     ROUNDED,
@@ -61,6 +63,18 @@ CORRECT_KERNELS = (
             reduction_format="bf16",
             bias_application="after_rounding",
         ),
+    ),
+    ModelKernel(
+        "declares_second_output_scale",
+        "nvfp4, second-level scale on the rounded result, declared",
+        f"{NVFP4_CHANNEL}-bias",
+        contract(**STEP, second_scale_application="output", bias_application="after_rounding"),
+    ),
+    ModelKernel(
+        "declares_second_accumulator_scale",
+        "nvfp4, second-level scale on the fp32 sum",
+        NVFP4,
+        contract(**STEP, second_scale_application="accumulator"),
     ),
     ModelKernel(
         "declares_fp16_accumulator",

@@ -25,6 +25,7 @@ from tests.wrong_kernels.bases import (
     INTEGER,
     MOE,
     NVFP4,
+    NVFP4_CHANNEL,
     OUTPUT_SCALED,
     PROMOTED,
     ROUNDED,
@@ -169,6 +170,15 @@ WRONG_KERNELS = (
         INTEGER,
         executed=_always(OUTPUT_SCALED),
         violates="scale_application",
+    ),
+    _wrong(
+        "rounded_before_second_scale",
+        "Rounds the sum to bf16 before the second-level scale, declares that scale on the fp32 sum",
+        "precision",
+        NVFP4_CHANNEL,
+        contract(**STEP, second_scale_application="accumulator"),
+        executed=_always(contract(**STEP, second_scale_application="output")),
+        violates="second_scale_application",
     ),
     _wrong(
         "fraction_13_bits",

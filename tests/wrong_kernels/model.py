@@ -41,7 +41,7 @@ def finish(case: Case, operands: Operands, contract: Contract, sums: Array, *, t
     """Output codes (L, rows, N): bias where the contract adds it, rounded (or, wrongly, truncated)."""
     output = element_format(case.output)
     bias = _bias(case, operands)
-    if contract.scale_application == "output":
+    if any(contract.applies("output", case.weight.second_scale)):
         return output.encode(sums if bias is None else sums + bias, overflow="native")
     if contract.bias_application == "after_rounding" and bias is not None:
         return output.encode(output.round(sums) + bias, overflow="native")
@@ -79,11 +79,12 @@ def _sum(activation: Factor, weight: Factor, contract: Contract) -> Array:
         partial = _slice(activation, weight, contract, start, end)
         if activation.row_scale is not None:
             partial = _round(partial * activation.row_scale[:, None], "fp32")
-        if contract.scale_application == "output":
+        if weight.row_scale is not None:
+            at_output = 1.0 if weight.output_scale is None else weight.output_scale
+            partial = _round(partial * (weight.row_scale / at_output), "fp32")
+        if weight.output_scale is not None:
             # The scaled sum is rounded by the reduction, or together with the bias.
-            partial = _round(partial, contract.output_format) * weight.row_scale
-        elif weight.row_scale is not None:
-            partial = _round(partial * weight.row_scale, "fp32")
+            partial = _round(partial, contract.output_format) * weight.output_scale
         if slices == 1:
             return partial
         partial = _round(partial, contract.reduction_format)
