@@ -88,8 +88,8 @@ class Support:
 class Claim:
     """One product set of what a kernel says it supports; a case is claimed when one claim holds in every field.
 
-    ``None`` claims everything. ``rules`` are (sentence, predicate) pairs for what is no product: the sentence is
-    what must hold and is shown when it doesn't.
+    ``calls`` are the call options that the kernel supports, any of them together. ``rules`` are (sentence,
+    predicate) pairs for what is no product: the sentence is what must hold and is shown when it doesn't.
     """
 
     kinds: tuple[str, ...]
@@ -102,6 +102,7 @@ class Claim:
     zero_points: tuple[str, ...] = ("none",)
     second_scales: tuple[str, ...] = ("none",)
     bias: tuple[bool, ...] = (False, True)
+    calls: tuple[str, ...] = ()
     rules: tuple[tuple[str, Callable[[Case], bool]], ...] = ()
 
 

@@ -8,9 +8,12 @@ from fnmatch import fnmatchcase
 
 from humming_conformance.devices import Device
 from humming_conformance.problems import Case
+from humming_conformance.problems.calls import CUDA_CALLS
 from humming_conformance.protocols import Claim, Support
 
-#: Rule for claims of kernels that only take neutral operands, called without options.
+#: Rule for claims of kernels that only take neutral operands.
+NEUTRAL_OPERANDS = ("operands are in neutral form (no src_ part)", lambda case: not case.source)
+#: The same for kernels whose claims name no `calls`.
 PLAIN_CALL = (
     "operands are in neutral form (no src_ part) and the call has no options (no call_ part)",
     lambda case: not case.source and not case.call,
@@ -38,24 +41,35 @@ def support_from_claims(
 ) -> Support:
     """Return the answer for `case` on `device` of a kernel with these claims.
 
-    ``no``: no claim holds, or the kernel doesn't run on such a device: its kind is not among `device_kinds`,
-    or it is a GPU below compute capability `minimum_sm` (80, 90…). The reason is about the nearest claim, the
-    one with the fewest failing fields (of equals, the one whose first fields hold): each failing field, the
-    case's value and the claimed ones; where all fields hold, each rule that doesn't. ``absent``: claimed, but
-    the device isn't there.
+    ``no``: no claim holds, or the kernel doesn't run on such a device: its kind is not among `device_kinds`, it
+    is no CUDA device where a call option needs one, or it is a GPU below compute capability `minimum_sm` (80,
+    90…). The reason is about the nearest claim, the one with the fewest failing fields (of equals, the one whose
+    first fields hold): each failing field, the case's value and the claimed ones; where all fields hold, each
+    rule that doesn't. ``absent``: claimed, but the device isn't there.
     """
     if not claims:
         return Support("no", "the kernel claims nothing")
     nearest = min((_objections(claim, case) for claim in claims), key=_distance)
     if any(nearest):
         return Support("no", "; ".join(filter(None, nearest)))
-    if device.kind not in device_kinds:
-        return Support("no", f"device kind {device.kind} is not claimed ({', '.join(device_kinds)})")
+    refusal = _refusal_of_kind(case, device, device_kinds)
+    if refusal:
+        return Support("no", refusal)
     if not device.present:
         return Support("absent", f"device {device.name} is not present", f"run where there is a {device.kind} device")
     if device.kind == "cuda" and device.sm < minimum_sm:
         return Support("no", f"{device.name} is sm_{device.sm}; sm_{minimum_sm} and newer are claimed")
     return Support("yes")
+
+
+def _refusal_of_kind(case: Case, device: Device, device_kinds: Sequence[str]) -> str:
+    """Why `device` is of the wrong kind for the kernel, or for the call of `case`; else empty."""
+    if device.kind not in device_kinds:
+        return f"device kind {device.kind} is not claimed ({', '.join(device_kinds)})"
+    needing_cuda = sorted(CUDA_CALLS.intersection(case.call))
+    if needing_cuda and device.kind != "cuda":
+        return f"the call ({', '.join(needing_cuda)}) needs a CUDA device; this is {device.name}"
+    return ""
 
 
 def _objections(claim: Claim, case: Case) -> list[str]:
@@ -72,12 +86,13 @@ def _objections(claim: Claim, case: Case) -> list[str]:
         ("zero point", weight.zero_point, claim.zero_points),
         ("second scale", weight.second_scale, claim.second_scales),
         ("bias", problem.bias, claim.bias),
+        *(("call option", option, claim.calls) for option in case.call),
     )
     objections = [
         # A claimed value may be a pattern: g* stands for every group size, b* for every block.
         ""
         if any(fnmatchcase(str(value), str(pattern)) for pattern in claimed)
-        else f"{name} {value} is not claimed ({', '.join(map(str, claimed))})"
+        else f"{name} {value} is not claimed ({', '.join(map(str, claimed)) or 'none is'})"
         for name, value, claimed in fields
     ]
     if not any(objections):  # a rule may take for granted what the fields say

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from humming_conformance.devices import Device
 from humming_conformance.formats import SCALE_FORMATS, Granularity, element_format
 from humming_conformance.kernels.torch_gemm import (
+    CALLS,
     SIGNED_WEIGHTS,
     UNSIGNED_WEIGHTS,
     WEIGHT_GRANULARITIES,
@@ -30,7 +31,7 @@ from humming_conformance.oracle.contract import Contract
 from humming_conformance.problems import Case, Operands
 from humming_conformance.problems.case import PROBLEM_KINDS
 from humming_conformance.protocols import Claim, Library, Output, OutputBuffer, Route, Support
-from humming_conformance.support import PLAIN_CALL, support_from_claims
+from humming_conformance.support import NEUTRAL_OPERANDS, support_from_claims
 
 if TYPE_CHECKING:
     import torch
@@ -106,7 +107,8 @@ def _claims() -> tuple[Claim, ...]:
             scale_formats=SCALE_FORMATS,
             zero_points=zero_points,
             second_scales=("none", "tensor", "channel"),
-            rules=(PLAIN_CALL,),
+            calls=CALLS,
+            rules=(NEUTRAL_OPERANDS,),
             **activations,
         )
         for weights, zero_points in ((SIGNED_WEIGHTS, ("none",)), (UNSIGNED_WEIGHTS, ("integer", "float")))

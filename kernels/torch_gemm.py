@@ -20,7 +20,7 @@ from humming_conformance.oracle import tensor_core
 from humming_conformance.oracle.contract import Contract
 from humming_conformance.problems import Case, Operands
 from humming_conformance.protocols import Claim, Library, Output, OutputBuffer, Route, Support
-from humming_conformance.support import PLAIN_CALL, support_from_claims
+from humming_conformance.support import NEUTRAL_OPERANDS, support_from_claims
 
 if TYPE_CHECKING:
     import torch
@@ -34,6 +34,8 @@ SIGNED_WEIGHTS = (
 )
 UNSIGNED_WEIGHTS = tuple(f"uint{bits}" for bits in range(1, 9))
 WEIGHT_GRANULARITIES = ("tensor", "channel", "g*", "b*")
+#: torch gives each stream a cuBLAS workspace and temporary memory of its own, and captures both.
+CALLS = ("graph", "streams")
 
 _SPLIT_SOURCE = "cuBLAS does not say how it splits K: 32 slices are assumed to be the most"
 _BATCH_SOURCE = "docs.pytorch.org/docs/stable/notes/numerical_accuracy.html: a slice of a batch may differ in bits"
@@ -121,7 +123,8 @@ class TorchGemm:
             activations=("bf16", "fp16"),
             zero_points=zero_points,
             second_scales=("none", "tensor", "channel"),
-            rules=(PLAIN_CALL,),
+            calls=CALLS,
+            rules=(NEUTRAL_OPERANDS,),
         )
         for weights, zero_points in ((SIGNED_WEIGHTS, ("none",)), (UNSIGNED_WEIGHTS, ("integer", "float")))
     )

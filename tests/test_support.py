@@ -11,7 +11,7 @@ import pytest
 from humming_conformance.devices import Device
 from humming_conformance.problems import parse_case
 from humming_conformance.protocols import Claim
-from humming_conformance.support import PLAIN_CALL, CannotJudge, support_from_claims
+from humming_conformance.support import NEUTRAL_OPERANDS, CannotJudge, support_from_claims
 
 GPU = Device("h200", "cuda", sm=90)
 KINDS = ("cuda", "cpu_interpreter")
@@ -22,7 +22,8 @@ INT4 = Claim(
     scale_formats=("bf16",),
     activations=("bf16",),
     bias=(False,),
-    rules=(("N is a multiple of 16", lambda case: case.problem.n % 16 == 0), PLAIN_CALL),
+    calls=("graph", "streams"),
+    rules=(("N is a multiple of 16", lambda case: case.problem.n % 16 == 0), NEUTRAL_OPERANDS),
 )
 FP8 = Claim(
     kinds=("dense", "moe_indexed"),
@@ -67,7 +68,9 @@ def test_a_case_within_one_claim_is_served(case_id):
         ("dense-w_int4.g128.bf16-a_fp16-m16.n64.k256-random", "activation element fp16"),
         (CASE.replace("-random", "-bias-random"), "bias True is not claimed (False)"),
         ("dense-w_int4.g128.bf16-a_bf16-m16.n24.k256-random", "it must hold that N is a multiple of 16"),
-        (CASE.replace("-random", "-call_batch_invariant-random"), "the call has no options"),
+        (CASE.replace("-random", "-src_gptq-random"), "operands are in neutral form"),
+        (CASE.replace("-random", "-call_batch_invariant-random"), "batch_invariant is not claimed (graph, streams)"),
+        (CASE.replace("-random", "-call_batch_invariant.graph-random"), "call option batch_invariant is not claimed"),
         (
             "dense-w_fp8_e4m3.b128x128.fp32-a_fp8_e4m3.tensor-m16.n64.k256-random",
             "activation granularity tensor is not claimed (token, g128)",
@@ -115,6 +118,29 @@ def test_devices():
     assert answer(CASE, minimum_sm=90).answer == "yes"
     assert answer(CASE, minimum_sm=100).reason == "h200 is sm_90; sm_100 and newer are claimed"
     assert answer(CASE, Device("cpu_interpreter", "cpu_interpreter"), minimum_sm=80).answer == "yes"
+
+
+@pytest.mark.parametrize("call", ["graph", "streams", "graph.streams"])
+def test_graphs_and_streams_need_a_cuda_device(call):
+    """Claimed options are served together; those that need CUDA are refused on other devices."""
+    case_id = CASE.replace("-random", f"-call_{call}-random")
+    assert answer(case_id).answer == "yes"
+    assert answer(case_id, Device("no_gpu", "cuda", present=False)).answer == "absent"
+    refused = answer(case_id, Device("cpu_interpreter", "cpu_interpreter"))
+    asked = call.replace(".", ", ")
+    assert (refused.answer, refused.reason) == (
+        "no",
+        f"the call ({asked}) needs a CUDA device; this is cpu_interpreter",
+    )
+    adapters_own = replace(INT4, calls=("batch_invariant",))
+    case_id = CASE.replace("-random", "-call_batch_invariant-random")
+    assert answer(case_id, Device("cpu_interpreter", "cpu_interpreter"), claims=(adapters_own,)).answer == "yes"
+
+
+def test_a_claim_without_calls_takes_plain_calls_alone():
+    """No option is claimed unless it is named."""
+    support = answer(CASE.replace("-random", "-call_graph-random"), claims=(replace(INT4, calls=()),))
+    assert support.reason == "call option graph is not claimed (none is)"
 
 
 def test_what_is_not_claimed_is_no_even_without_the_device():

@@ -14,7 +14,7 @@ from humming_conformance.devices import Device
 from humming_conformance.oracle.contract import Contract
 from humming_conformance.problems import Case, Operands
 from humming_conformance.protocols import Claim, Library, Output, OutputBuffer, Route, Support
-from humming_conformance.support import PLAIN_CALL, support_from_claims
+from humming_conformance.support import NEUTRAL_OPERANDS, support_from_claims
 
 # The kernel.
 
@@ -72,7 +72,7 @@ class MyKernel:
             granularities=("channel",),
             scale_formats=("bf16", "fp16", "fp32"),
             activations=("bf16", "fp16"),
-            rules=(PLAIN_CALL,),
+            rules=(NEUTRAL_OPERANDS,),
         ),
     )
     library: Library | None = None

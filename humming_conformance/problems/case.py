@@ -6,6 +6,7 @@ A case says nothing about kernels or devices; its one text form is in :mod:`.ids
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass, field
 from typing import Literal
@@ -18,6 +19,7 @@ from humming_conformance.formats import (
     ZeroPoint,
     element_format,
 )
+from humming_conformance.problems.calls import CALL_OPTIONS
 from humming_conformance.problems.distributions import DISTRIBUTIONS
 
 ProblemKind = Literal["dense", "moe_indexed", "moe_grouped_contiguous", "moe_grouped_masked"]
@@ -29,7 +31,7 @@ PROBLEM_KINDS: tuple[ProblemKind, ...] = (
     "moe_grouped_masked",
 )
 OUTPUT_FORMATS = ("bf16", "fp16")
-#: What a source and each call option are made of, so that an id stays one word for ``-k`` and a file name.
+#: What a source is made of, so that an id stays one word for ``-k`` and a file name.
 _OPTION_WORD = re.compile(r"[A-Za-z0-9_+]+")
 
 
@@ -153,8 +155,8 @@ class Problem:
 class Case:
     """One thing to judge: scheme x problem x source x call x regime x seed.
 
-    ``source`` (a checkpoint layout) and ``call`` (how the kernel is called) are sorted option words; empty
-    means neutral operands and the plain call.
+    ``source`` is a checkpoint layout, empty for neutral operands. ``call`` says how the kernel is called: sorted
+    words of :data:`.calls.CALL_OPTIONS`, none for the plain call.
     """
 
     weight: WeightScheme
@@ -180,9 +182,14 @@ class Case:
             raise CaseError(f"seed {self.seed} is negative; seeds count from 0")
         if tuple(sorted(set(self.call))) != self.call:
             raise CaseError(f"call options {self.call} are not sorted, each once")
-        for word in (self.source, *self.call) if self.source else self.call:
-            if not _OPTION_WORD.fullmatch(word):
-                raise CaseError(f"source or call option {word!r} is not made of letters, digits, _ and + alone")
+        for option in self.call:
+            if option not in CALL_OPTIONS:
+                near = difflib.get_close_matches(option, CALL_OPTIONS, n=1, cutoff=0.0)[0]
+                raise CaseError(
+                    f"call option {option!r} is not one of {', '.join(CALL_OPTIONS)}; the nearest is {near}"
+                )
+        if self.source and not _OPTION_WORD.fullmatch(self.source):
+            raise CaseError(f"source {self.source!r} is not made of letters, digits, _ and + alone")
 
     @property
     def default_output(self) -> str:

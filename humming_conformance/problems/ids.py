@@ -22,6 +22,7 @@ from humming_conformance.formats import (
     element_format,
     parse_granularity,
 )
+from humming_conformance.problems.calls import CALL_OPTIONS
 from humming_conformance.problems.case import (
     OUTPUT_FORMATS,
     PROBLEM_KINDS,
@@ -196,6 +197,7 @@ def _nearest(text: str, known: Iterable[str]) -> str:
         *DISTRIBUTIONS,
         *SCALE_FORMATS,
         *_ELEMENT_HINTS,
+        *CALL_OPTIONS,
         "channel",
         "tensor",
         "token",
@@ -203,7 +205,7 @@ def _nearest(text: str, known: Iterable[str]) -> str:
     vocabulary += [*_ZERO_POINT_WORDS, *_SECOND_SCALE_WORDS, "bias"]
 
     def mend(word: str) -> str:
-        prefix = word[:2] if word[:2] in ("w_", "a_", "o_") else ""
+        prefix = next((start for start in ("w_", "a_", "o_", "call_") if word.startswith(start)), "")
         found = difflib.get_close_matches(word[len(prefix) :], vocabulary, n=1, cutoff=0.6)
         is_number = re.fullmatch(r"(?:[mnkegbs]|top)\d+(?:x\d+)?", word)
         return word if is_number or not found else prefix + found[0]

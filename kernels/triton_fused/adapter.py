@@ -19,7 +19,7 @@ from humming_conformance.oracle.contract import Contract
 from humming_conformance.problems import Case, Operands, Problem
 from humming_conformance.problems.case import PROBLEM_KINDS
 from humming_conformance.protocols import Claim, Library, Output, OutputBuffer, Route, Support
-from humming_conformance.support import PLAIN_CALL, CannotJudge, support_from_claims
+from humming_conformance.support import NEUTRAL_OPERANDS, CannotJudge, support_from_claims
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,9 @@ def _group_fits(case: Case) -> bool:
     return size is None or K_TILE % size == 0 or size % K_TILE == 0
 
 
-_RULES = ((f"the group size divides {K_TILE} or is a multiple of it", _group_fits), PLAIN_CALL)
+#: The kernels keep no memory between launches, and every row is summed in the same order whatever the batch.
+_CALLS = ("batch_invariant", "graph", "streams")
+_RULES = ((f"the group size divides {K_TILE} or is a multiple of it", _group_fits), NEUTRAL_OPERANDS)
 
 
 def _integers(weights: tuple[str, ...], zero_point: str) -> Claim:
@@ -46,6 +48,7 @@ def _integers(weights: tuple[str, ...], zero_point: str) -> Claim:
         scale_formats=("bf16", "fp16"),
         activations=("bf16", "fp16"),
         zero_points=(zero_point,),
+        calls=_CALLS,
         rules=_RULES,
     )
 
@@ -119,7 +122,8 @@ class TritonFused:
             granularities=("g32",),
             scale_formats=("ue8m0",),
             activations=("bf16", "fp16"),
-            rules=(PLAIN_CALL,),
+            calls=_CALLS,
+            rules=(NEUTRAL_OPERANDS,),
         ),
     )
     # Products and sums are rounded as they are written: no multiply and add is fused into one rounding.

@@ -2,7 +2,7 @@
 """A kernel that claims something and computes nothing: what the tests of the tier arrays draw from."""
 
 from humming_conformance.protocols import Claim
-from humming_conformance.support import PLAIN_CALL, support_from_claims
+from humming_conformance.support import NEUTRAL_OPERANDS, support_from_claims
 
 
 class ClaimingKernel:
@@ -22,7 +22,7 @@ class ClaimingKernel:
             outputs=("bf16",),
             bias=(False,),
             rules=(
-                PLAIN_CALL,
+                NEUTRAL_OPERANDS,
                 (
                     "K is a multiple of the weight group",
                     lambda case: case.problem.k % case.weight.granularity.group_size == 0,
@@ -37,7 +37,7 @@ class ClaimingKernel:
             activations=("bf16",),
             outputs=("bf16",),
             zero_points=("none", "integer"),
-            rules=(PLAIN_CALL, ("N is even", lambda case: case.problem.n % 2 == 0)),
+            rules=(NEUTRAL_OPERANDS, ("N is even", lambda case: case.problem.n % 2 == 0)),
         ),
     )
 

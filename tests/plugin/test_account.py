@@ -96,7 +96,7 @@ def test_what_is_not_claimed(suites):
     case = "--case=dense-w_int8.channel.bf16-a_bf16-m2.n8.k32-call_batch_invariant-random"
     ran = suites.run("--kernel=kernels_for_tests:aborts", case)
     assert [verdict.outcome for verdict in ran.ledger.verdicts] == ["unsupported"]
-    assert "the call has no options" in ran.ledger.verdicts[0].reason
+    assert "call option batch_invariant is not claimed" in ran.ledger.verdicts[0].reason
     assert "1 skipped" in ran.output
     assert ran.last_line == "slow 0  ambiguous 0  unsupported 1  not_run 0  waived 0"
     assert ran.code == 0

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from humming_conformance.formats import SCALE_FORMATS, parse_granularity
 from humming_conformance.problems import REGIMES, ActivationScheme, Case, Problem, WeightScheme
+from humming_conformance.problems.calls import CALL_OPTIONS
 from humming_conformance.problems.case import OUTPUT_FORMATS, PROBLEM_KINDS
 from humming_conformance.problems.distributions import DISTRIBUTIONS
 
@@ -73,15 +74,15 @@ def problems(draw):
 def cases(draw, regimes=tuple(REGIMES)):
     """Valid cases of these regimes, sources, call options and seeds included."""
     activation = draw(activation_schemes())
-    words = st.text("abcz019_+", min_size=1, max_size=5)
+    source = st.text("abcz019_+", min_size=1, max_size=5)
     case = Case(
         draw(weight_schemes()),
         activation,
         draw(problems()),
         draw(st.sampled_from(regimes)),
         "" if activation.granularity is None else draw(st.sampled_from(OUTPUT_FORMATS)),
-        draw(st.one_of(st.just(""), words)),
-        tuple(sorted(draw(st.sets(words, max_size=2)))),
+        draw(st.one_of(st.just(""), source)),
+        tuple(sorted(draw(st.sets(st.sampled_from(sorted(CALL_OPTIONS)), max_size=2)))),
         draw(st.integers(0, 3)),
     )
     assume(not REGIMES[case.regime].refuses(case))

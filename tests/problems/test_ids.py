@@ -41,7 +41,7 @@ def test_parts():
     """Each part of an id lands in the field that the grammar names."""
     text = (
         "moe_grouped_masked-w_uint4.g32.bf16.zp.s2channel-a_fp8_e4m3.g64.ue8m0-o_fp16-m16.n256.k512.e8.top2.skewed"
-        "-bias-src_awq-call_graph.split2-random-s7"
+        "-bias-src_awq-call_graph.streams-random-s7"
     )
     assert parse_case(text) == Case(
         WeightScheme("uint4", parse_granularity("g32"), "bf16", "integer", "channel"),
@@ -50,7 +50,7 @@ def test_parts():
         "random",
         output="fp16",
         source="awq",
-        call=("graph", "split2"),
+        call=("graph", "streams"),
         seed=7,
     )
 
@@ -77,7 +77,7 @@ def test_output_follows_16bit_activations():
     ("change", "added"),
     [
         ({"source": "gptq"}, "-src_gptq"),
-        ({"call": ("f16_accum",)}, "-call_f16_accum"),
+        ({"call": ("fp16_accumulation",)}, "-call_fp16_accumulation"),
         ({"seed": 3}, "-s3"),
         ({"problem": Problem("dense", 16, 256, 512, bias=True)}, "-bias"),
     ],
@@ -147,7 +147,12 @@ WRONG = {
     "regime refuses": (PLAIN.replace("readout", "poison"), "poison needs an expert without rows", ""),
     "seed 0 written": (PLAIN + "-s0", "defaults are left out", PLAIN),
     "source": (PLAIN.replace("-readout", "-src_a/b-readout"), "'a/b' is not made of letters", ""),
-    "empty call": (PLAIN.replace("-readout", "-call_-readout"), "'' is not made of letters", ""),
+    "empty call": (PLAIN.replace("-readout", "-call_-readout"), "call option '' is not one of batch_invariant, ", ""),
+    "call option": (
+        PLAIN.replace("-readout", "-call_grahp.streams-readout"),
+        "call option 'grahp' is not one of batch_invariant, fp16_accumulation, graph, streams; the nearest is graph",
+        PLAIN.replace("-readout", "-call_graph.streams-readout"),
+    ),
     "unsorted call": (PLAIN.replace("-readout", "-call_b.a-readout"), "are not sorted", ""),
     "repeated call": (PLAIN.replace("-readout", "-call_a.a-readout"), "each once", ""),
     "another digit": (PLAIN.replace("m16", "m１６"), "it is written", PLAIN),
