@@ -309,7 +309,7 @@ def _launch_inputs(state: HummingState, launch: int) -> LaunchInputs:
     inputs = _poisoned(activation, grouped.physical_rows, layout.POISON_CODES[state.case.activation.element])
     _as_bits(inputs)[physical] = _as_bits(activation)[token]
     if scale is not None:
-        scale_rows = torch.full((grouped.physical_rows, 1), float("nan"), device=device)
+        scale_rows = torch.full((grouped.physical_rows, scale.shape[1]), float("nan"), device=device)
         scale_rows[physical] = scale[token]
         scale = scale_rows
     arguments = {

@@ -6,9 +6,14 @@ Codes and scales are ours, bit for bit; nothing is quantized by the library. Sha
 | tensor | shape, dtype | layout |
 |---|---|---|
 | `weight` | (N, K * bits / 32) int32 | little-endian bit stream along K |
-| `weight_scale` | (N, K / group) or (N, 1), the scale's dtype | |
-| `zero_point` | (N * bits / 32, K / group) int32 | little-endian bit stream along N |
+| `weight_scale` | group (N, K / group), channel (N, 1), the scale's dtype | |
+| | block (N / rows, K / columns), tensor (1,), fp32 | |
+| `weight_scale_2` | tensor (1,) fp32; channel (N,), the output's dtype | |
+| `zero_point` | integer (N * bits / 32, K / group) int32 | little-endian bit stream along N |
+| | float (N, K / group), the output's dtype | |
 | `bias` | (N,), the output's dtype | |
+
+What has one number a matrix is (E,) for MoE.
 
 Integer weights are offset binary: a code without zero point stands for code - 2^(bits - 1), so a two's
 complement code has its top bit flipped. Sources: `HummingWeightSchema.get_tensors_attrs` (schema/humming.py
@@ -33,9 +38,11 @@ if TYPE_CHECKING:
 DTYPES = {
     "bf16": "bfloat16",
     "fp16": "float16",
+    "int3": "uint3",
     "int4": "uint4",
     "uint4": "uint4",
     "int8": "uint8",
+    "uint8": "uint8",
     "fp4_e2m1": "float4e2m1",
     "fp8_e4m3": "float8e4m3",
     "ue8m0": "float8e8m0",
@@ -66,25 +73,36 @@ def as_torch(codes: NDArray[Any], format_name: str) -> torch.Tensor:
 
 def weight_config(case: Case) -> dict[str, Any]:
     """The ``weight_config`` of ``HummingLayer``; a new one at every call, because the layer changes it."""
+    weight = case.weight
     config: dict[str, Any] = {
         "quant_method": "humming",
-        "dtype": DTYPES[case.weight.element],
-        "group_size": case.weight.granularity.group_size or 0,
-        "has_zero_point": case.weight.zero_point == "integer",
+        "dtype": DTYPES[weight.element],
+        "group_size": weight.granularity.group_size or 0,
+        "has_zero_point": weight.zero_point != "none",
     }
-    if case.weight.scale_format != case.output:
-        config["scale_dtype"] = DTYPES[case.weight.scale_format]
+    if weight.zero_point == "float":
+        config["is_fp_zero_point"] = True
+    if weight.granularity.kind == "tensor":
+        config["scale_type"] = "tensor"
+    if weight.granularity.group_size_n is not None:
+        config["group_size_n"] = weight.granularity.group_size_n
+    if weight.scale_format not in (case.output, "fp32"):
+        config["scale_dtype"] = DTYPES[weight.scale_format]
+    if weight.second_scale != "none":
+        config["scale_2_type"] = weight.second_scale
     return config
 
 
 def input_config(case: Case) -> dict[str, Any] | None:
-    """The ``input_config`` of ``HummingLayer``: None for 16-bit activations, else one scale per token."""
-    if case.activation.granularity is None:
+    """The ``input_config`` of ``HummingLayer``: None for 16-bit activations, else scales per token or group."""
+    granularity = case.activation.granularity
+    if granularity is None:
         return None
-    return {
-        "quant_method": "humming",
-        "dtype": {"int8": "int8"}.get(case.activation.element) or DTYPES[case.activation.element],
-    }
+    dtype = {"int8": "int8"}.get(case.activation.element) or DTYPES[case.activation.element]
+    config: dict[str, Any] = {"quant_method": "humming", "dtype": dtype}
+    if granularity.group_size is not None:
+        config["group_size"] = granularity.group_size
+    return config
 
 
 def weight_tensors(case: Case, operands: Operands) -> dict[str, torch.Tensor]:
@@ -99,11 +117,19 @@ def weight_tensors(case: Case, operands: Operands) -> dict[str, torch.Tensor]:
         "weight": torch.from_numpy(pack_bits(codes, element.bits).view(np.int32)),
         "weight_scale": as_torch(operands.weight_scale, case.weight.scale_format),
     }
-    if operands.zero_point is not None:
+    if case.weight.granularity.kind == "tensor":
+        tensors["weight_scale"] = tensors["weight_scale"].flatten(1)  # (E, 1, 1) to (E, 1)
+    if operands.weight_scale_2 is not None:
+        second_format = "fp32" if case.weight.second_scale == "tensor" else case.output
+        tensors["weight_scale_2"] = as_torch(operands.weight_scale_2, second_format)
+    if operands.zero_point is not None and case.weight.zero_point == "float":
+        tensors["zero_point"] = as_torch(operands.zero_point, case.output)
+    elif operands.zero_point is not None:
         along_n = pack_bits(operands.zero_point.swapaxes(-1, -2), element.bits)
         tensors["zero_point"] = torch.from_numpy(np.ascontiguousarray(along_n.swapaxes(-1, -2)).view(np.int32))
     if operands.bias is not None:
         tensors["bias"] = as_torch(operands.bias, case.output)
     if not case.problem.experts:
-        tensors = {name: tensor[0] for name, tensor in tensors.items()}
-    return tensors
+        return {name: tensor[0] for name, tensor in tensors.items()}
+    one_a_matrix = [name for name, tensor in tensors.items() if tensor.shape[1:] == (1,)]
+    return tensors | {name: tensors[name].flatten() for name in one_a_matrix}

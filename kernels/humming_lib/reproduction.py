@@ -171,11 +171,17 @@ def _make_layer(case: Case, padding: tuple[int, int]) -> str:
     """Source of ``make_layer``: documented tensors from codes, as in :func:`.layout.weight_tensors`."""
     element = case.weight.format
     offset = f" ^ {1 << (element.bits - 1)}" if isinstance(element, IntegerFormat) and element.signed else ""
+    one_a_matrix = ".flatten(1)" if case.weight.granularity.kind == "tensor" else ""
     lines = [
         f'"weight": pack(o["weight"]{offset}, {element.bits}),'
         + ("  # two's complement to offset binary" if offset else ""),
-        f'"weight_scale": tensor(o["weight_scale"], {_dtype(case.weight.scale_format)}),',
+        f'"weight_scale": tensor(o["weight_scale"], {_dtype(case.weight.scale_format)}){one_a_matrix},',
     ]
+    if case.weight.second_scale != "none":
+        second = "torch.float32" if case.weight.second_scale == "tensor" else "OUTPUT"
+        lines.append(f'"weight_scale_2": tensor(o["weight_scale_2"], {second}),')
+    if case.weight.zero_point == "float":
+        lines.append('"zero_point": tensor(o["zero_point"], OUTPUT),')
     if case.weight.zero_point == "integer":
         along_n = f'pack(o["zero_point"].swapaxes(1, 2), {element.bits})'
         lines.append(f'"zero_point": {along_n}.swapaxes(1, 2).contiguous(),  # packed along N')
@@ -183,7 +189,7 @@ def _make_layer(case: Case, padding: tuple[int, int]) -> str:
         lines.append('"bias": tensor(o["bias"], OUTPUT),')
     tensors = textwrap.indent("\n".join(lines), " " * 8)
     experts = f"num_experts={case.problem.experts}"
-    load = "tensors"
+    load = "{name: value.flatten() if value.shape[1:] == (1,) else value for name, value in tensors.items()}"
     if not case.problem.experts:
         experts, load = "num_experts=None", "{name: value[0] for name, value in tensors.items()}"
     return f"""\

@@ -28,6 +28,11 @@ def test_adapter_satisfies_the_protocol():
         "moe_grouped_masked-w_fp4_e2m1.g32.ue8m0-a_fp8_e4m3.token-m16.n256.k512.e8.top2.skewed-random",
         "moe_grouped_contiguous-w_fp8_e4m3.channel.fp16-a_fp8_e4m3.token-o_fp16-m16.n256.k512.e8.top2-random",
         "dense-w_int8.channel.bf16-a_int8.token-m300.n256.k512-random",
+        "dense-w_fp4_e2m1.g16.fp8_e4m3.s2tensor-a_bf16-m1.n256.k512-random",
+        "dense-w_fp4_e2m1.g32.ue8m0-a_fp8_e4m3.g128-m1.n256.k512-random",
+        "moe_indexed-w_fp8_e4m3.b128x128.fp32-a_fp8_e4m3.g128-m1.n256.k512.e256.top8-random",
+        "dense-w_uint4.g128.fp16.fzp-a_fp16-m1.n256.k512-random",
+        "dense-w_int4.g1024.bf16-a_int8.token-m1.n256.k1024-random",
     ],
 )
 def test_claimed(text: str):
@@ -45,9 +50,10 @@ def test_claimed(text: str):
         ),
         ("dense-w_int4.g128.bf16-a_bf16-m1.n250.k512-random", "N is a multiple of 8"),
         ("dense-w_int4.channel.bf16-a_bf16-m1.n256.k520-random", "K is a multiple of 32"),
-        ("dense-w_int4.g128.bf16-a_bf16-m1.n256.k544-random", "K is a multiple of the weight group"),
-        ("dense-w_int3.g128.bf16-a_bf16-m1.n256.k512-random", "int3"),
-        ("dense-w_int4.g128.bf16-a_fp8_e4m3.g128-m1.n256.k512-random", "activation granularity g128"),
+        ("dense-w_int4.g128.bf16-a_bf16-m1.n256.k544-random", "K is a multiple of the groups"),
+        ("dense-w_int2.g128.bf16-a_bf16-m1.n256.k512-random", "int2"),
+        ("dense-w_fp8_e4m3.b128x128.fp32-a_bf16-m1.n192.k512-random", "N is a multiple of the block"),
+        ("dense-w_int4.g128.bf16-a_fp8_e4m3.g64-m1.n256.k512-random", "an activation group is the weight's"),
         ("dense-w_fp4_e2m1.g32.bf16-a_bf16-m1.n256.k512-random", "scale format bf16 is not claimed"),
     ],
 )

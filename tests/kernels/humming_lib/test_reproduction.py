@@ -32,6 +32,12 @@ READOUTS = [
     "moe_grouped_contiguous-w_int4.g64.bf16-a_bf16-m21.n16.k64.e5.top2.empty_middle-readout",
     "moe_grouped_masked-w_fp8_e4m3.channel.fp16-a_fp8_e4m3.token-o_fp16-m21.n16.k64.e5.top2.one-bias-readout",
     "moe_grouped_masked-w_int4.channel.bf16-a_int8.token-m9.n16.k64.e3.top2-readout",
+    "dense-w_uint4.g32.bf16.fzp-a_bf16-m5.n16.k64-readout",
+    "moe_grouped_contiguous-w_int4.g32.bf16-a_int8.g32-m9.n16.k64.e3.top2-readout",
+    "moe_indexed-w_fp4_e2m1.g16.fp8_e4m3.s2tensor-a_bf16-m9.n16.k64.e3.top2-readout",
+    "dense-w_fp4_e2m1.g16.fp8_e4m3.s2channel-a_fp16-m5.n16.k64-readout",
+    "moe_indexed-w_fp8_e4m3.tensor.fp32-a_fp8_e4m3.token-m9.n16.k64.e3.top2-readout",
+    "dense-w_fp8_e4m3.b128x128.fp32-a_fp8_e4m3.g128-m5.n128.k256-readout",
 ]
 
 
@@ -63,13 +69,22 @@ class NumpyLayer:
         name = self.weight_config["dtype"]
         element = element_format(name.replace("float", "fp").replace("4e", "4_e").replace("8e", "8_e"))
         weight = element.decode(_unpacked(tensors["weight"], element.bits))
-        if "zero_point" in tensors:
+        if self.weight_config.get("is_fp_zero_point"):
+            zero_point = tensors["zero_point"].double().numpy()
+            weight = weight - np.repeat(zero_point, self.k // zero_point.shape[2], axis=2)
+        elif "zero_point" in tensors:
             along_n = _unpacked(tensors["zero_point"].mT, element.bits)
             weight = weight - np.repeat(along_n.swapaxes(1, 2), self.k // along_n.shape[1], axis=2)
         elif name.startswith("uint"):
             weight = weight - (1 << (element.bits - 1))
         scale = tensors["weight_scale"].double().numpy()
+        if self.weight_config.get("scale_type") == "tensor":
+            scale = scale.reshape(-1, 1, 1)
+        scale = np.repeat(scale, self.n // scale.shape[1], axis=1)
         self.weight = weight * np.repeat(scale, self.k // scale.shape[2], axis=2)
+        if "scale_2_type" in self.weight_config:
+            second = tensors["weight_scale_2"].double().numpy()
+            self.weight = self.weight * second.reshape(len(weight), -1, 1)
         self.bias = tensors["bias"].double().numpy() if self.given["has_bias"] else np.zeros((99, self.n))
 
     def __call__(
@@ -86,9 +101,11 @@ class NumpyLayer:
         if self.writes_unowned_rows:
             outputs.fill_(0)
         for row, source, expert in _rows(compute_config["gemm_type"], len(outputs), tuning_config, given):
-            result = self.weight[expert] @ inputs[source].double().numpy()
+            activation = inputs[source].double().numpy()
             if input_scale is not None:
-                result = result * input_scale[source, 0].item()
+                scale = input_scale[source].double().numpy()
+                activation = activation * np.repeat(scale, self.k // len(scale))
+            result = self.weight[expert] @ activation
             outputs[row] = torch.from_numpy(result + self.bias[expert]).to(outputs.dtype)
 
 
@@ -208,7 +225,9 @@ def test_tensors_are_those_of_the_adapter(text: str):
     operands = build_operands(case)
     names: dict[str, Any] = {"np": np, "torch": torch}
     exec(kernel.reproduction(case, ROUTE), names)  # noqa: S102  # as above
-    arrays = {name: getattr(operands, name) for name in ("weight", "weight_scale", "zero_point", "bias")}
+    arrays = {
+        name: getattr(operands, name) for name in ("weight", "weight_scale", "weight_scale_2", "zero_point", "bias")
+    }
     loaded = names["make_layer"](arrays).loaded
     expected = layout.weight_tensors(case, operands)
     assert loaded.keys() == expected.keys()
@@ -265,5 +284,7 @@ def test_the_layer_is_made_as_the_adapter_makes_it(text: str, monkeypatch: pytes
     judged = _layer_arguments(lambda: adapter._transformed_layer(case, operands), Recorded)
     names: dict[str, Any] = {"np": np, "torch": torch}
     exec(kernel.reproduction(case, ROUTE), names)  # noqa: S102  # as above
-    arrays = {name: getattr(operands, name) for name in ("weight", "weight_scale", "zero_point", "bias")}
+    arrays = {
+        name: getattr(operands, name) for name in ("weight", "weight_scale", "weight_scale_2", "zero_point", "bias")
+    }
     assert _layer_arguments(lambda: names["make_layer"](arrays), Recorded) == judged
