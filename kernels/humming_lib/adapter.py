@@ -16,7 +16,7 @@ from humming_conformance.devices import Device
 from humming_conformance.kernels import _moe_layout as moe_layout
 from humming_conformance.kernels.humming_lib import contracts, layout, reproduction
 from humming_conformance.kernels.humming_lib.claims import CLAIMS, MINIMUM_SM
-from humming_conformance.kernels.humming_lib.selection import GEMM_TYPES, production_config
+from humming_conformance.kernels.humming_lib.selection import compute_config, production_config
 from humming_conformance.kernels.humming_lib.stream_k import MAX_SLICES, StreamK, stream_k
 from humming_conformance.oracle.contract import Contract
 from humming_conformance.problems import Case, Operands
@@ -148,10 +148,16 @@ class HummingKernelAdapter:
 
         layer = _transformed_layer(case, operands)
         index = torch.cuda.current_device()
-        gemm_type = GEMM_TYPES[case.problem.kind]
-        config = production_config(layer.humming_config, gemm_type, case.problem.rows, index)
+        compute = compute_config(case)
+        config = production_config(
+            layer.humming_config,
+            compute["gemm_type"],
+            case.problem.rows,
+            index,
+            batch_invariant=compute.get("use_batch_invariant", False),
+        )
         layer_text = layer.humming_config.to_str()
-        compute_text = json.dumps({"gemm_type": gemm_type})
+        compute_text = json.dumps(compute)
         tuning_text = json.dumps(config)
         rows = HummingKernel.prepare_kernels(layer_text, compute_text, tuning_text, index)
         kernel = HummingKernel._id2kernel[int(rows[2])]  # noqa: SLF001  # the only way to the selected object

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from humming_conformance.problems import Case
 from humming_conformance.problems.case import PROBLEM_KINDS
 from humming_conformance.protocols import Claim
-from humming_conformance.support import PLAIN_CALL
+from humming_conformance.support import NEUTRAL_OPERANDS
 
 Rule = tuple[str, Callable[[Case], bool]]
 
@@ -47,7 +47,7 @@ def _equal_groups(case: Case) -> bool:
 
 #: K is packed in whole 32-value blocks (``pack_weight``); N's padding is a multiple of 8 (``check_shape``).
 _RULES: tuple[Rule, ...] = (
-    PLAIN_CALL,
+    NEUTRAL_OPERANDS,
     ("16-bit weight scales are in the output format", _scale_in_output_format),
     ("N is a multiple of 8", lambda case: case.problem.n % 8 == 0),
     ("K is a multiple of 32", lambda case: case.problem.k % 32 == 0),
@@ -56,6 +56,8 @@ _RULES: tuple[Rule, ...] = (
     ("an activation group is the weight's, but for MXFP4 with fp8 in groups of 128", _equal_groups),
 )
 
+#: docs/config.md: ``use_batch_invariant``; a layer's stream-K locks belong to one stream at a time.
+CALLS = ("batch_invariant", "graph", "streams")
 _SIXTEEN_BIT = ("bf16", "fp16")
 #: Groups from 256 / activation bits (``is_humming_schema_compatible``) to all of K; 96 is split into 32s.
 _SMALL_GROUPS = ("g32", "g64", "g128")
@@ -82,6 +84,7 @@ def _claim(
         activation_granularities=("none",) if activations == _SIXTEEN_BIT else ("token", *activation_groups),
         zero_points=(zero_point,),
         second_scales=second_scales,
+        calls=CALLS,
         rules=_RULES,
     )
 

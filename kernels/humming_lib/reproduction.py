@@ -16,7 +16,7 @@ from typing import Any
 from humming_conformance.formats import IntegerFormat
 from humming_conformance.kernels import _moe_layout as moe_layout
 from humming_conformance.kernels.humming_lib import layout
-from humming_conformance.kernels.humming_lib.selection import GEMM_TYPES
+from humming_conformance.kernels.humming_lib.selection import compute_config
 from humming_conformance.problems import Case
 
 _HELPERS = '''\
@@ -42,7 +42,7 @@ def choose_schedule(layer):
 _CHOSEN = '''\
 def choose_schedule(layer):
     """The entry for this M of the list that a layer left alone runs by."""
-    configs = get_heuristics_config(layer.humming_config, gemm_type="{gemm_type}")
+    configs = get_heuristics_config(layer.humming_config, **COMPUTE)
     return next(config for above, up_to, config in configs if above < ROWS <= up_to)
 '''
 
@@ -53,7 +53,7 @@ def run(o):
     layer(
         {inputs},
         outputs=outputs,
-        compute_config={{"gemm_type": "dense"}},
+        compute_config=COMPUTE,
         tuning_config=choose_schedule(layer),
     )
     return outputs.float().cpu().numpy()
@@ -83,7 +83,7 @@ def run(o):
         expert_ids=torch.tensor(expert_ids, dtype=torch.int32).cuda(),
         num_tokens_padded=torch.tensor([num_tokens_padded], dtype=torch.int32).cuda(),
         top_k=TOP_K,
-        compute_config={{"gemm_type": "indexed"}},
+        compute_config=COMPUTE,
         tuning_config=schedule,
     )
     return outputs.float().cpu().numpy()
@@ -111,7 +111,7 @@ def run(o):
         outputs=outputs,
         expert_layout=torch.from_numpy(expert_layout.astype(np.int32)).cuda(),
         valid_shape_m=ROWS,
-        compute_config={{"gemm_type": "{gemm_type}"}},
+        compute_config=COMPUTE,
         tuning_config=choose_schedule(layer),
     )
     outputs = outputs.float().cpu().numpy()
@@ -151,7 +151,7 @@ def source(case: Case, route: Mapping[str, Any] | None, padding: tuple[int, int]
         + _sizes(case),
         _HELPERS,
         _make_layer(case, padding),
-        _schedule(case, details),
+        _schedule(details),
         _run(case),
     ]
     return "\n\n".join(parts).rstrip("\n")
@@ -160,7 +160,10 @@ def source(case: Case, route: Mapping[str, Any] | None, padding: tuple[int, int]
 def _sizes(case: Case) -> str:
     problem = case.problem
     experts = f"EXPERTS, TOP_K = {problem.experts}, {problem.top_k}\n" if problem.experts else ""
-    return f"\nN, K, ROWS = {problem.n}, {problem.k}, {problem.rows}\n{experts}OUTPUT = {_dtype(case.output)}\n"
+    return (
+        f"\nN, K, ROWS = {problem.n}, {problem.k}, {problem.rows}\n{experts}OUTPUT = {_dtype(case.output)}\n"
+        f"COMPUTE = {compute_config(case)!r}\n"
+    )
 
 
 def _dtype(format_name: str) -> str:
@@ -215,9 +218,9 @@ def make_layer(o):
 """
 
 
-def _schedule(case: Case, details: Mapping[str, Any]) -> str:
+def _schedule(details: Mapping[str, Any]) -> str:
     if not details:
-        return _CHOSEN.format(gemm_type=GEMM_TYPES[case.problem.kind])
+        return _CHOSEN
     config = "".join(f"        {name!r}: {value!r},\n" for name, value in details["tuning_config"].items())
     return _FORCED.format(config=config)
 
@@ -237,4 +240,4 @@ def _run(case: Case) -> str:
     if kind == "moe_indexed":
         return _INDEXED.format(inputs=inputs)
     rows = textwrap.indent(_LAYOUTS[kind], " " * 4).lstrip()
-    return _GROUPED.format(inputs=inputs, layout=rows, gemm_type=GEMM_TYPES[kind])
+    return _GROUPED.format(inputs=inputs, layout=rows)

@@ -14,6 +14,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from humming_conformance.problems import Case
+
 #: Our problem kinds to Humming's GEMM types.
 GEMM_TYPES = {
     "dense": "dense",
@@ -21,6 +23,14 @@ GEMM_TYPES = {
     "moe_grouped_contiguous": "grouped_contiguous",
     "moe_grouped_masked": "grouped_masked",
 }
+
+
+def compute_config(case: Case) -> dict[str, Any]:
+    """The ``compute_config`` of a layer's call for a case."""
+    config: dict[str, Any] = {"gemm_type": GEMM_TYPES[case.problem.kind]}
+    if "batch_invariant" in case.call:
+        config["use_batch_invariant"] = True
+    return config
 
 
 class SelectionError(RuntimeError):
@@ -35,10 +45,13 @@ def interval_list(layer_config: Any, gemm_type: str, device: int = 0) -> list[Se
     return intervals
 
 
-def production_config(layer_config: Any, gemm_type: str, m: int, device: int = 0) -> dict[str, Any]:
+def production_config(
+    layer_config: Any, gemm_type: str, m: int, device: int = 0, *, batch_invariant: bool = False
+) -> dict[str, Any]:
     """The configuration of the list's entry for ``m``, the M that the launcher dispatches on.
 
-    Raises SelectionError, naming layer, GEMM type and M, where the library's heuristics raise.
+    ``batch_invariant`` asks for a schedule of the library's ``use_batch_invariant``. Raises SelectionError,
+    naming layer, GEMM type and M, where the library's heuristics raise.
     """
     from humming.config import GemmType
     from humming.tune import get_heuristics_class, get_heuristics_config
@@ -46,11 +59,15 @@ def production_config(layer_config: Any, gemm_type: str, m: int, device: int = 0
     try:
         base = get_heuristics_class(device)
         series: Any = type("SampledM", (base,), {"get_config": staticmethod(_only_m)})
-        entries = series.get_configs(layer_config=layer_config, gemm_type=GemmType(gemm_type))
+        entries = series.get_configs(
+            layer_config=layer_config, gemm_type=GemmType(gemm_type), use_batch_invariant=batch_invariant
+        )
         sampled_m = next((entry[2]["sampled_m"] for entry in entries if entry[0] < m <= entry[1]), None)
         if sampled_m is None:
             raise LookupError("M is in no interval")  # noqa: TRY301  # told like the library's own refusals
-        config = get_heuristics_config(layer_config, shape_m=sampled_m, gemm_type=gemm_type, device=device)
+        config = get_heuristics_config(
+            layer_config, shape_m=sampled_m, gemm_type=gemm_type, device=device, use_batch_invariant=batch_invariant
+        )
     except Exception as error:
         layer = json.loads(layer_config.to_str())
         raise SelectionError(
