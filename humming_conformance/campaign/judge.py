@@ -105,7 +105,9 @@ class Judge:
             unwritten=value["unwritten"],
             trouble=tuple(value["trouble"]),
             repeat=value["repeat"],
-            alone=value["alone"],
+            fewer=tuple(value["fewer"]),
+            replayed=tuple(value["replayed"]),
+            concurrent=tuple(value["concurrent"]),
             seconds=value["seconds"],
         )
         return judge_numerics(task.subject, task.case, evidence)

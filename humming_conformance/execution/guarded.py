@@ -17,20 +17,45 @@ _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class GuardedOutput:
-    """Hands out output tensors inside canary memory: one for each launch of a case, in order."""
+    """Hands out output tensors inside canary memory: one for each launch of a case, in order, and each again."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._memory: list[torch.Tensor] = []
         self._tensors: list[torch.Tensor] = []
+        self._next = 0
 
     def allocate(self, rows: int, columns: int, output_format: str) -> torch.Tensor:
-        """A (rows, columns) contiguous tensor of ``bf16`` or ``fp16``, full of the canary."""
+        """A (rows, columns) contiguous tensor of ``bf16`` or ``fp16``, full of the canary when it is new.
+
+        Raises:
+            ValueError: the launch is run :meth:`again` and asks for another shape or format than before.
+        """
+        launch, self._next = self._next, self._next + 1
+        if launch < len(self._tensors):
+            return self._given_before(launch, rows, columns, output_format)
         size = rows * columns
         memory = torch.full((size + 2 * _GUARD,), CANARY, dtype=torch.int16, device=self._device)
         tensor = memory[_GUARD : _GUARD + size].view(_DTYPES[output_format]).reshape(rows, columns)
         self._memory.append(memory)
         self._tensors.append(tensor)
+        return tensor
+
+    def again(self, launch: int) -> None:
+        """Let the next :meth:`allocate` give the tensor of ``launch`` once more, as it is now."""
+        self._next = launch
+
+    def refill(self, launch: int) -> None:
+        """Fill the tensor of ``launch`` and its guards with the canary."""
+        self._memory[launch].fill_(CANARY)
+
+    def _given_before(self, launch: int, rows: int, columns: int, output_format: str) -> torch.Tensor:
+        tensor = self._tensors[launch]
+        if tensor.shape != (rows, columns) or tensor.dtype != _DTYPES[output_format]:
+            raise ValueError(
+                f"launch {launch}: the adapter asked for a tensor of {tuple(tensor.shape)} {tensor.dtype} at first and "
+                f"for one of {(rows, columns)} {output_format} when it was run again; a launch's output keeps its shape"
+            )
         return tensor
 
     def codes(self, launch: int, output: Output, rows: int) -> tuple[NDArray[np.uint16], list[str]]:

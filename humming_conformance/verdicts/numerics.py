@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -34,6 +34,8 @@ _TOLD_BY_RULE = (
     ("activation format", Diagnosis("route", ())),
     ("repeatable", Diagnosis("race", ())),
     ("batch-invariant", Diagnosis("race", ())),
+    ("replayed", Diagnosis("race", ())),
+    ("concurrent", Diagnosis("race", ())),
 )
 #: Worst first: the outcome of a verdict is that of its worst ruling.
 _SEVERITY: tuple[Outcome, ...] = ("error", "fail", "pass")
@@ -50,7 +52,9 @@ class NumericsEvidence:
         unwritten: elements of the owned rows that still hold what the output was filled with.
         trouble: what was written outside the owned rows, as sentences.
         repeat: (1, rows, N) codes of the first launch run again, or None.
-        alone: (1, top_k, N) codes of the first token as a problem of its own, or None.
+        fewer: codes (1, rows, N) of the first launch's first tokens as problems of their own.
+        replayed: (L, rows, N) codes of earlier replays of the CUDA graphs that ``output`` is of.
+        concurrent: (L, rows, N) codes of launches that ran beside those of ``output``.
         seconds: of prepare and run.
     """
 
@@ -61,7 +65,9 @@ class NumericsEvidence:
     unwritten: int = 0
     trouble: tuple[str, ...] = ()
     repeat: Codes | None = None
-    alone: Codes | None = None
+    fewer: tuple[Codes, ...] = ()
+    replayed: tuple[Codes, ...] = ()
+    concurrent: tuple[Codes, ...] = ()
     seconds: Mapping[str, float] | None = None
 
 
@@ -69,7 +75,8 @@ def judge_numerics(subject: Subject, case: Case, evidence: NumericsEvidence) -> 
     """Judge one case.
 
     The rules: the same operands on both sides, owned memory only, the bound or equality, the quality floor, the
-    executed activation format, and what the contract declares about repeats and batches.
+    executed activation format, what the contract declares about repeats and batches, and the same result by every
+    replay and beside other launches.
     """
     operands = build_operands(case)
     if operands.digest() != evidence.digest:
@@ -79,14 +86,19 @@ def judge_numerics(subject: Subject, case: Case, evidence: NumericsEvidence) -> 
     regime = REGIMES[case.regime]
     exact = is_exact(contract, regime.exact_bits)
     region = judged_region(case, operands)
-    comparison = compare(case, operands, contract, evidence.output, exact=exact, region=region, floor=regime.has_floor)
+
+    def compared(output: Codes) -> Comparison:
+        return compare(case, operands, contract, output, exact=exact, region=region, floor=regime.has_floor)
+
+    comparison = compared(evidence.output)
     rulings = [
         _ruling("owned memory", "; ".join(evidence.trouble[:3])),
         _ruling("all written", f"{evidence.unwritten} elements were never written" if evidence.unwritten else ""),
         _ruling("exact" if exact else "bound", _wrong_text(comparison)),
         _ruling("quality floor", _quality_text(comparison)),
         _ruling("activation format", _route_text(case, evidence.route, contract)),
-        *_relations(evidence),
+        *_relations(case, evidence),
+        *_other_runs(evidence, comparison, compared),
     ]
     if case.regime == "random":
         rulings.append(_reference_ruling(case, operands, contract, comparison))
@@ -147,15 +159,46 @@ def _route_text(case: Case, route: Route, contract: Contract) -> str:
     return f"activations were executed as {executed}, not as {case.activation.element}"
 
 
-def _relations(evidence: NumericsEvidence) -> Iterator[Ruling]:
+def _relations(case: Case, evidence: NumericsEvidence) -> Iterator[Ruling]:
+    """What the contract declares: equal bits of repeats, and of tokens whatever the batch."""
     first = evidence.output[:1]
-    for rule, other, what in (
-        ("repeatable", evidence.repeat, "the same launch again differs"),
-        ("batch-invariant", evidence.alone, "the first token alone differs"),
+    if evidence.repeat is not None:
+        differing = len(differing_bits(first, evidence.repeat))
+        trouble = f"the same launch again differs in {differing} elements, against the contract" if differing else ""
+        yield _ruling("repeatable", trouble)
+    if "batch_invariant" in case.call and not evidence.contract.batch_invariant:
+        yield _ruling("batch-invariant", "bits that don't depend on the batch were asked for, and are not promised")
+    elif evidence.fewer:
+        differences = [
+            f"the first {few.shape[1] // case.problem.top_k} tokens alone differ in {differing} elements, against the contract"
+            for few in evidence.fewer
+            if (differing := len(differing_bits(first[:, : few.shape[1]], few)))
+        ]
+        yield _ruling("batch-invariant", "; ".join(differences))
+
+
+def _other_runs(
+    evidence: NumericsEvidence, comparison: Comparison, compared: Callable[[Codes], Comparison]
+) -> Iterator[Ruling]:
+    """Replays and launches side by side: the same bits where the contract says repeatable, else judged like the output.
+
+    Where the output itself is wrong, another one that is no better says nothing.
+    """
+    for rule, runs, what in (
+        ("replayed", evidence.replayed, "another replay of the same graph"),
+        ("concurrent", evidence.concurrent, "a launch at the same time"),
     ):
-        if other is not None:
-            differing = len(differing_bits(first[:, : other.shape[1]], other))
-            yield _ruling(rule, f"{what} in {differing} elements, against the contract" if differing else "")
+        if not runs:
+            continue
+        trouble = ""
+        if evidence.contract.repeatable:
+            differing = max(len(differing_bits(evidence.output, run)) for run in runs)
+            trouble = f"{what} differs in {differing} elements, against the contract" if differing else ""
+        elif comparison.passed:
+            worst = max((compared(run) for run in runs), key=lambda other: (other.wrong_count, not other.passed))
+            found = _wrong_text(worst) or _quality_text(worst)
+            trouble = f"{what}: {found}" if found else ""
+        yield _ruling(rule, trouble)
 
 
 def _reference_ruling(case: Case, operands: Operands, contract: Contract, comparison: Comparison) -> Ruling:
@@ -179,7 +222,7 @@ def _diagnosis(
         return None
     if "owned memory" in rules:
         return Diagnosis("unowned write", evidence.trouble)
-    if comparison.wrong_count:
+    if comparison.wrong_count and not rules & {"replayed", "concurrent"}:
         return diagnose(case, operands, comparison)
     told = (diagnosis for rule, diagnosis in _TOLD_BY_RULE if rule in rules)
     return next(told, Diagnosis("precision", ()))

@@ -66,7 +66,7 @@ def moe_relations(*, case_id, device):
         problem = replace(case.problem, m=len(tokens), kind=kind)
         chosen = replace(operands, activation=operands.activation[:, tokens], expert=operands.expert[:, tokens])
         changed = replace(case, problem=problem)
-        codes, trouble = _launch_all(kernel, kernel.prepare(changed, chosen, place), changed, place, 1)
+        codes, trouble = _launch_all(kernel, kernel.prepare(changed, chosen, place), changed, place, [0])
         assert not trouble
         return codes[0].reshape(len(tokens), problem.top_k, -1)
 

@@ -57,12 +57,14 @@ def changed(codes, place, value):
 def test_the_reference_passes(case_id):
     """Every rule is ruled on, none fails, and what was measured is kept."""
     found = evidence(case_id)
-    first = found.output[:1]
-    verdict, rulings = judged(case_id, replace(found, repeat=first, alone=first[:, :1]))
+    first, same = found.output[:1], (found.output, found.output)
+    fewer = (first[:, : parse_case(case_id).problem.top_k],)
+    verdict, rulings = judged(case_id, replace(found, repeat=first, fewer=fewer, replayed=same, concurrent=same))
     assert (verdict.outcome, verdict.reason, verdict.message) == ("pass", "", "")
     assert set(rulings.values()) == {"pass"}
     exact = case_id == READOUT
     assert {"owned memory", "quality floor", "activation format", "repeatable", "batch-invariant"} <= rulings.keys()
+    assert {"replayed", "concurrent"} <= rulings.keys()
     assert ("exact" in rulings, "bound" in rulings) == (exact, not exact)
     assert ("reference" in rulings) == (not exact)
     measured = verdict.evidence
@@ -114,18 +116,76 @@ def test_writes_outside_the_output():
     ("relation", "rule", "words"),
     [
         ("repeat", "repeatable", "the same launch again differs in 1 elements"),
-        ("alone", "batch-invariant", "the first token alone differs in 1 elements"),
+        ("fewer", "batch-invariant", "the first 1 tokens alone differ in 1 elements"),
+        ("replayed", "replayed", "another replay of the same graph differs in 1 elements"),
+        ("concurrent", "concurrent", "a launch at the same time differs in 1 elements"),
     ],
 )
 def test_a_broken_relation(relation, rule, words):
     """One bit of difference breaks a promise of the contract, though both results are within the bound."""
     found = evidence(RANDOM)
-    other = found.output[:1] if relation == "repeat" else found.output[:1, :1]
-    verdict, rulings = judged(RANDOM, replace(found, **{relation: changed(other, (0, 0, 5), other[0, 0, 5] ^ 1)}))
+    other = found.output[:1, :1] if relation == "fewer" else found.output[:1]
+    differing = changed(other, (0, 0, 5), other[0, 0, 5] ^ 1)
+    given = {"repeat": differing, "fewer": (differing,)}.get(relation, (other, differing))
+    verdict, rulings = judged(RANDOM, replace(found, **{relation: given}))
     assert verdict.outcome == "fail"
     assert {name for name, outcome in rulings.items() if outcome == "fail"} == {rule}
-    assert words in verdict.reason
+    assert f"{words}, against the contract" in verdict.reason
     assert verdict.evidence["fault_class"] == "race"
+
+
+def test_batches_of_several_sizes():
+    """Each number of tokens that differs is named, in MoE by tokens and not by rows."""
+    found = evidence(MOE)
+    fewer = [changed(found.output[:1, :rows], (0, 0, 5), 0) for rows in (2, 4)]
+    verdict, _ = judged(MOE, replace(found, fewer=(fewer[0], found.output[:1, :4])))
+    assert "the first 1 tokens alone differ" in verdict.reason
+    verdict, _ = judged(MOE, replace(found, fewer=(found.output[:1, :2], fewer[1])))
+    assert "the first 2 tokens alone differ" in verdict.reason
+    assert "first 1 tokens" not in verdict.reason
+
+
+UNREPEATABLE = Contract("bf16", repeatable=False, sources={"repeatable": "its documentation"})
+
+
+@pytest.mark.parametrize("rule", ["replayed", "concurrent"])
+def test_an_unrepeatable_kernel_may_differ_within_the_bound(rule):
+    """Other runs of such a kernel are judged as its output is: the bound decides, and the worst of them."""
+    found = evidence(RANDOM, contract=UNREPEATABLE)
+    near = changed(found.output, (0, 0, 5), found.output[0, 0, 5] ^ 1)
+    far = changed(found.output, (0, 1, 3), 0x4BBB)
+    declared = replace(
+        UNREPEATABLE,
+        split_k=8,
+        reduction_format="bf16",
+        sources=dict.fromkeys(("repeatable", "split_k", "reduction_format"), "its documentation"),
+    )
+    _, rulings = judged(RANDOM, replace(found, contract=declared, **{rule: (near,)}))
+    assert rulings[rule] == "pass"
+    verdict, rulings = judged(RANDOM, replace(found, **{rule: (found.output, far, found.output)}))
+    assert {name for name, outcome in rulings.items() if outcome == "fail"} == {rule}
+    assert "1 of 16 elements lie outside the contract's bound" in verdict.reason
+    assert verdict.evidence["fault_class"] == "race"
+
+
+def test_an_unrepeatable_kernel_that_is_wrong_anyway_is_no_race():
+    """Where the output is wrong, another run that is wrong tells nothing about replays or concurrency."""
+    found = evidence(RANDOM, contract=UNREPEATABLE)
+    wrong = changed(found.output, (0, 1, 3), 0x4BBB)
+    verdict, rulings = judged(RANDOM, replace(found, output=wrong, replayed=(wrong,)))
+    assert {name for name, outcome in rulings.items() if outcome == "fail"} >= {"bound"}
+    assert rulings["replayed"] == "pass"
+    assert verdict.evidence["fault_class"] != "race"
+
+
+def test_batch_invariance_that_was_asked_for_must_be_promised():
+    """A contract that doesn't promise what the call asks for fails, whatever the bits."""
+    case_id = RANDOM.replace("-random", "-call_batch_invariant-random")
+    weaker = Contract("bf16", batch_invariant=False, sources={"batch_invariant": "its documentation"})
+    verdict, rulings = judged(case_id, evidence(case_id, contract=weaker))
+    assert {name for name, outcome in rulings.items() if outcome == "fail"} == {"batch-invariant"}
+    assert "were asked for, and are not promised" in verdict.reason
+    assert judged(case_id, evidence(case_id))[0].outcome == "pass"
 
 
 def test_other_operands_judge_nothing():
