@@ -23,11 +23,12 @@ from humming_conformance.campaign.coverage import (
 )
 from humming_conformance.campaign.kernels import find_kernels
 from humming_conformance.problems import REGIMES, Case, parse_case
+from humming_conformance.problems.calls import CUDA_CALLS
 from humming_conformance.problems.tiers import append_to_tier, listed_kernels, load_tier
 
 #: A scheme, size and M that no chosen case has may need a kernel of its own to be compiled, which costs as
 #: much as running about this many cases.
-_NEW_KERNEL_COST = 6
+_NEW_KERNEL_COST = 20
 #: Sizes tried for a combination, and cases drawn at each.
 _TRIED_SIZES, _DRAWN = 6, 8
 
@@ -106,8 +107,8 @@ def _drawn(space: CaseSpace, target: dict[str, str], draw: random.Random) -> Ite
 
 
 def _variants(space: CaseSpace, target: dict[str, str], chosen: Iterable[Case]) -> Iterator[Case]:
-    """Chosen cases under another regime or token distribution, where that meets a combination."""
-    fixed = {name: value for name, value in target.items() if name not in ("regime", "distribution")}
+    """Chosen cases under another regime, token distribution or call, where that meets a combination."""
+    fixed = {name: value for name, value in target.items() if name not in ("regime", "distribution", "call")}
     regimes = [target["regime"]] if "regime" in target else list(REGIMES)
     for case in chosen:
         if _agrees(factors(case), fixed):
@@ -115,7 +116,8 @@ def _variants(space: CaseSpace, target: dict[str, str], chosen: Iterable[Case]) 
             if case.problem.kind == "dense" and distribution != "balanced":
                 continue
             problem = replace(case.problem, distribution=distribution)
-            others = (replace(case, problem=problem, regime=regime) for regime in regimes)
+            call = {"plain": ()}.get(target["call"], (target["call"],)) if "call" in target else case.call
+            others = (replace(case, problem=problem, regime=regime, call=call) for regime in regimes)
             yield from (other for other in others if space.allows(other))
 
 
@@ -125,8 +127,9 @@ def _agrees(values: dict[str, str], target: dict[str, str]) -> bool:
 
 
 def _compiled(case: Case) -> Case:
-    """What cases that can share a compiled kernel have in common: all but regime and token distribution."""
-    return replace(case, problem=replace(case.problem, distribution="balanced"), regime="random")
+    """What cases that share a compiled kernel have in common: all but regime, distribution and the judge's calls."""
+    call = tuple(option for option in case.call if option not in CUDA_CALLS)
+    return replace(case, problem=replace(case.problem, distribution="balanced"), regime="random", call=call)
 
 
 @cache

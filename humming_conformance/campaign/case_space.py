@@ -2,14 +2,14 @@
 """The cases that a kernel claims, from which its tier lists are drawn.
 
 A case falls into three parts that are chosen apart: its *scheme* (with bias), its *size* (kind, N, K) and its
-*load* (M, experts, token distribution, regime). Claims may tie scheme to size; a size limits the loads,
+*load* (M, experts, token distribution, regime, call). Claims may tie scheme to size; a size limits the loads,
 because a regime that reads all of K back at a small M takes many launches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import islice, product
@@ -30,6 +30,8 @@ from humming_conformance.protocols import Claim, Kernel
 
 #: What a pattern in a claim (``g*``) stands for here.
 _GRANULARITIES = ("tensor", "channel", "token", "g16", "g32", "g64", "g128", "g256", "b128x128", "none")
+#: Regimes that call options go with: one judged by the bound, one by equality.
+_CALL_REGIMES = ("random", "exact_grid")
 #: A claim with more schemes than this is one of all formats there can be. It is drawn from evenly, about this
 #: many…
 _ENUMERABLE, _SAMPLE = 5000, 500
@@ -68,13 +70,13 @@ _COMPILED = Sizes(
     m=(1, 2, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 128, 129, 300),
     n=(128, 136, 192, 256, 320, 384, 512),
     k=(128, 256, 320, 512, 1024, 1056),
-    experts=((4, 1), (4, 2), (8, 2), (8, 8), (16, 4), (64, 8)),
+    experts=((4, 1), (4, 2), (8, 2), (8, 8), (16, 4), (64, 8), (128, 6), (256, 8)),
     moe_n=(128, 192, 256),
-    moe_k=(128, 256, 320),
+    moe_k=(128, 256, 320, 512, 1024),
     steps=1 << 16,
     launches=128,
     outputs=1 << 22,
-    weights=1 << 21,
+    weights=1 << 22,
 )
 #: In Triton's interpreter a program takes 3.6 ms a step, whatever its tile: a case stays below 0.4 s.
 _INTERPRETED = Sizes(
@@ -103,13 +105,14 @@ class Scheme:
 
 @dataclass(frozen=True)
 class Load:
-    """What is chosen for a size: M, experts, token distribution and regime."""
+    """What is chosen for a size: M, experts, token distribution, regime and call options."""
 
     m: int
     experts: int
     top_k: int
     distribution: str
     regime: str
+    call: tuple[str, ...] = ()
 
 
 Size = tuple[str, int, int]  # kind, N, K
@@ -124,6 +127,7 @@ class CaseSpace:
         #: Every device kind is taken as present: claims are about kernels, not about this machine.
         self._device = Device(kernel.device_kinds[0], kernel.device_kinds[0], sm=90)  # type: ignore[arg-type]  # a kind
         schemes = {scheme: claim for claim in kernel.claims for scheme in _schemes(claim)}
+        self._calls = set.intersection(*(set(claim.calls) for claim in kernel.claims))
         kinds = sorted({kind for claim in kernel.claims for kind in claim.kinds})
         #: By size, the schemes that are claimed there and the loads that it can bear.
         self.schemes: dict[Size, list[Scheme]] = {}
@@ -148,7 +152,9 @@ class CaseSpace:
         return self.kernel.support(case, self._device).answer != "no"
 
     def allows(self, case: Case) -> bool:
-        """Whether a case's regime takes it, and takes no more launches and operands of it than it may."""
+        """Whether a case's regime takes it, its call, and no more launches and operands of it than it may."""
+        if case.call and case.regime not in _CALL_REGIMES:
+            return False
         return not REGIMES[case.regime].refuses(case) and self._affordable(case.problem, case.regime)
 
     def _possible_loads(self, size: Size) -> Iterator[Load]:
@@ -162,6 +168,8 @@ class CaseSpace:
                     load = Load(m, experts, top_k, distribution, regime)
                     if regime != "poison" or not REGIMES[regime].refuses(make_case(_PLAIN, size, load)):
                         yield load
+                    if regime in _CALL_REGIMES:
+                        yield from (replace(load, call=(option,)) for option in sorted(self._calls))
 
     def _affordable(self, problem: Problem, regime: str) -> bool:
         sizes, n, k, rows = self.sizes, problem.n, problem.k, problem.rows
@@ -184,7 +192,7 @@ def make_case(scheme: Scheme, size: Size, load: Load) -> Case:
     """The case of a scheme, a size and a load."""
     kind, n, k = size
     problem = Problem(kind, load.m, n, k, load.experts, load.top_k, load.distribution, scheme.bias)  # type: ignore[arg-type]  # from claims
-    return Case(scheme.weight, scheme.activation, problem, load.regime, scheme.output)
+    return Case(scheme.weight, scheme.activation, problem, load.regime, scheme.output, call=load.call)
 
 
 @cache

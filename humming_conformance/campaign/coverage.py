@@ -9,6 +9,7 @@ from functools import cache
 from itertools import combinations, product
 
 from humming_conformance.campaign.case_space import CaseSpace, Load, Scheme, Size, refused
+from humming_conformance.formats import Granularity
 from humming_conformance.problems import REGIMES, Case
 from humming_conformance.problems.tiers import TIERS
 
@@ -22,28 +23,31 @@ _SCHEME_FACTORS = (
 )
 _LOAD_FACTORS = ("m", "experts", "distribution", "regime")
 _FACTORS = (*_SCHEME_FACTORS, *_LOAD_FACTORS)
+#: What a call option may interact with; in pairs with all factors it would ask for hundreds of compiled kernels.
+_CALL_PAIRS = tuple((factor, "call") for factor in ("weight", "activation", "kind", "m", "core"))
 _ACTIVATION = ("activation", "activation_granularity")
 
 #: Sets of factors (those of the scheme first) whose every possible combination of values is met in a tier;
 #: tiers add to those below.
 _REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "smoke": (
-        ("weight", "granularity", "core"),
-        ("weight", *_ACTIVATION),
         *((factor, "core") for factor in ("weight", "granularity", "activation")),
         ("kind", "regime"),
-        *((factor,) for factor in _FACTORS),
+        *((factor,) for factor in (*_FACTORS, "call")),
     ),
     "gate": (
-        ("weight", *_ACTIVATION, "granularity", "core"),
-        ("weight", *_ACTIVATION, "kind", "core"),
+        ("weight", "activation", "granularity", "core"),
+        ("weight", *_ACTIVATION, "core"),
+        ("weight", "activation", "kind", "core"),
         ("kind", "distribution", "m"),
-        ("granularity", "k", "activation_granularity"),
         ("weight", "granularity", "regime"),
+        ("weight", "activation", "regime"),
         *combinations(_FACTORS, 2),
+        *_CALL_PAIRS,
     ),
     "full": (
         ("weight", *_ACTIVATION, "granularity", "kind", "core"),
+        ("granularity", "k", "activation_granularity"),
         ("kind", "m", "experts"),
         ("granularity", "k", "m"),
         ("n", "k", "m"),
@@ -64,7 +68,7 @@ def factors(case: Case) -> dict[str, str]:
     """The value of every factor of a case."""
     problem = case.problem
     scheme = Scheme(case.weight, case.activation, case.output, problem.bias)
-    load = Load(problem.m, problem.experts, problem.top_k, problem.distribution, case.regime)
+    load = Load(problem.m, problem.experts, problem.top_k, problem.distribution, case.regime, case.call)
     return {**scheme_values(scheme, (problem.kind, problem.n, problem.k)), **load_values(load)}
 
 
@@ -97,7 +101,7 @@ def scheme_values(scheme: Scheme, size: Size) -> dict[str, str]:
         "weight": weight.element + zero_point,
         "second_scale": weight.second_scale,
         "scale": weight.scale_format,
-        "granularity": str(weight.granularity),
+        "granularity": _granularity_class(weight.granularity),
         "activation": activation.element,
         "activation_granularity": str(activation.granularity or "none"),
         "output": scheme.output,
@@ -116,10 +120,16 @@ def load_values(load: Load) -> dict[str, str]:
         "experts": f"e{load.experts}.top{load.top_k}",
         "distribution": load.distribution,
         "regime": load.regime,
+        "call": ".".join(load.call) or "plain",
     }
     if load.regime in _CORE:
         values["core"] = load.regime
     return values
+
+
+def _granularity_class(granularity: Granularity) -> str:
+    """Groups longer than any kernel's K tile are all alike."""
+    return "wide_group" if (granularity.group_size or 0) > 128 and granularity.kind == "group" else str(granularity)
 
 
 def _m_class(m: int) -> str:
@@ -141,6 +151,8 @@ def _n_class(n: int) -> str:
 def _k_class(k: int, group_size: int | None) -> str:
     if group_size and k % group_size:
         return "group_tail"
+    if k == group_size:
+        return "one_group"
     if group_size and k // group_size > group_size:
         return "more_groups_than_group_size"
     return "tile_tail" if k % 128 else "tiles"
