@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``humming-conformance``: what this machine can judge, what a run would do, one subject again, the tier lists."""
+"""``humming-conformance``: what this machine can judge, what a run would do, one subject again, ledgers, tier lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from humming_conformance.campaign.plan import PlanError, RunOptions, make_plan
 from humming_conformance.campaign.run import INPUT_ERRORS
 from humming_conformance.execution import parse_library_request
 from humming_conformance.ledger import LedgerError, read_ledger
-from humming_conformance.protocols import Subject
+from humming_conformance.protocols import Subject, Verdict
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,6 +52,21 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("ledger", type=Path, help="ledger folder of a finished run")
     report.add_argument("--output", metavar="FILE", default="conformance.html")
     report.set_defaults(command=_report)
+
+    compare = commands.add_parser(
+        "compare",
+        help="what two ledgers judge otherwise",
+        description="Compare the numerics verdicts of two ledgers. Exit status: 0 the same subjects judged alike, "
+        "1 they differ, 2 bad input.",
+    )
+    compare.add_argument("first", type=Path, help="ledger folder of a run")
+    compare.add_argument("second", type=Path, help="another")
+    compare.set_defaults(command=_compare)
+
+    margins = commands.add_parser("margins", help="how much of their bounds kernels use, as a Markdown table")
+    margins.add_argument("ledger", type=Path, help="ledger folder of a run")
+    margins.add_argument("--by-regime", action="store_true", help="a row for each regime")
+    margins.set_defaults(command=_margins)
 
     tiers = commands.add_parser("tiers", help="add the cases that a kernel's tier list lacks (append-only)")
     tiers.add_argument("kernel")
@@ -103,6 +118,34 @@ def _report(options: argparse.Namespace) -> int:
     write_html(output, ledger.head, ledger.verdicts)
     print(f"{len(ledger.verdicts)} verdicts in {output}")
     return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from humming_conformance.report import compare_ledgers
+
+    ledgers = [_numerics_verdicts(folder) for folder in (options.first, options.second)]
+    comparison = compare_ledgers(*ledgers)
+    print("\n".join(comparison.lines(str(options.first), str(options.second))))
+    return 0 if comparison.identical else 1
+
+
+def _margins(options: argparse.Namespace) -> int:
+    from humming_conformance.report import margin_lines
+
+    lines = margin_lines(_numerics_verdicts(options.ledger), by_regime=options.by_regime)
+    if not lines:
+        raise LedgerError(
+            f"{options.ledger}: no case of it was judged; name a ledger of a run on a device it can judge on"
+        )
+    print("\n".join(lines))
+    return 0
+
+
+def _numerics_verdicts(folder: Path) -> list[Verdict]:
+    verdicts = [verdict for verdict in read_ledger(folder).verdicts if verdict.suite == "numerics"]
+    if not verdicts:
+        raise LedgerError(f"{folder} holds no verdict of the numerics suite; name the ledger of a run of that suite")
+    return verdicts
 
 
 def _tiers(options: argparse.Namespace) -> int:

@@ -13,11 +13,6 @@ from humming_conformance.protocols import Claim, Support
 
 #: Rule for claims of kernels that only take neutral operands.
 NEUTRAL_OPERANDS = ("operands are in neutral form (no src_ part)", lambda case: not case.source)
-#: The same for kernels whose claims name no `calls`.
-PLAIN_CALL = (
-    "operands are in neutral form (no src_ part) and the call has no options (no call_ part)",
-    lambda case: not case.source and not case.call,
-)
 
 
 class CannotJudge(Exception):  # noqa: N818  # it is no defect of the kernel: the verdict becomes `not_run`

@@ -47,7 +47,9 @@ def test_plan(capsys):
     lines = capsys.readouterr().out.splitlines()
     listed = load_tier("smoke", "qdq")
     assert [line.split(":")[1] for line in lines[: len(listed)]] == list(listed)
-    assert all(line.startswith("qdq:") and line.endswith(" yes") for line in lines[: len(listed)])
+    answers = [line.removeprefix(f"qdq:{case_id}:") for line, case_id in zip(lines, listed, strict=False)]
+    assert all(answer.endswith((" yes", "needs a CUDA device; this is cpu")) for answer in answers)
+    assert sum(answer.endswith(" yes") for answer in answers) > 50
     assert lines[len(listed)] == f"conformance plan: {len(listed)} subjects"
 
 
@@ -65,6 +67,64 @@ def test_report(folder, capsys):
     assert "the whole text" in html
     assert cli.main(["report", "ledger", "--output", "other.html"]) == 0
     assert (folder / "other.html").exists()
+
+
+def written(folder, *verdicts):
+    """A merged ledger of these verdicts in a folder of this name."""
+    plan = [Planned(verdict.suite, verdict.subject) for verdict in verdicts]
+    start(folder, Head({}, "gate", ("pytest",), tuple(plan)))
+    with ShardWriter(folder, "main") as shard:
+        for verdict in verdicts:
+            shard.append(verdict)
+    merge(folder, plan, {}, "")
+
+
+MEASURED = {
+    "route": {"path": "cpu_fp32"},
+    "contract": "bf16 weight_input=bf16",
+    "exact": False,
+    "margin": 0.25,
+    "margin_before_rounding": 0.125,
+    "wrong": 0,
+}
+
+
+def test_compare(folder, capsys):
+    """The exit status says whether two ledgers judge alike, the output where they don't."""
+    written(folder / "a", Verdict(SUBJECT, "numerics", "pass", evidence=MEASURED))
+    written(folder / "b", Verdict(SUBJECT, "numerics", "fail", "1 of 16", evidence=MEASURED | {"wrong": 1}))
+    assert cli.main(["compare", "a", "a"]) == 0
+    assert capsys.readouterr().out == "1 numerics verdicts in both ledgers, 0 of them differ\n"
+    assert cli.main(["compare", "a", "b"]) == 1
+    assert f"{SUBJECT}\n  outcome: pass → fail (1 of 16)\n  wrong elements: 0 → 1\n" in capsys.readouterr().out
+
+
+def test_margins(folder, capsys):
+    """A table with one row for the one case, and the regime in it where asked."""
+    written(folder / "a", Verdict(SUBJECT, "numerics", "pass", evidence=MEASURED))
+    assert cli.main(["margins", "a"]) == 0
+    head, _, row = capsys.readouterr().out.splitlines()
+    assert head.startswith("| kernel | path |")
+    assert row == (
+        "| qdq | cpu_fp32 | integer | 16-bit | bf16 weight_input=bf16 | 0 | 1 | 0.250 | 0.250 | 0.125 | 0.125 |"
+    )
+    assert cli.main(["margins", "a", "--by-regime"]) == 0
+    assert "| random |" in capsys.readouterr().out
+
+
+def test_ledgers_without_what_is_asked_for(folder, capsys):
+    """A ledger that can't be compared, or has no margin, is bad input and named."""
+    written(folder / "timed", Verdict(SUBJECT, "performance", "pass"))
+    written(folder / "unjudged", Verdict(SUBJECT, "numerics", "not_run", "no GPU"))
+    for arguments, words in (
+        (["compare", "unjudged", "timed"], "timed holds no verdict of the numerics suite"),
+        (["margins", "timed"], "timed holds no verdict of the numerics suite"),
+        (["margins", "unjudged"], "unjudged: no case of it was judged"),
+    ):
+        assert cli.main(arguments) == 2
+        told = capsys.readouterr()
+        assert words in told.err
+        assert told.out == ""
 
 
 def test_repro(folder, capsys):
@@ -131,6 +191,8 @@ def test_repro_of_a_failure(folder, monkeypatch, capsys):
         (["plan", "--tier", "smok"], "nearest: smoke"),
         (["plan", "--library", "humming"], "NAME=REQUEST"),
         (["report", "none"], "none holds no ledger"),
+        (["compare", "none", "none"], "none holds no ledger"),
+        (["margins", "none"], "none holds no ledger"),
         (["tiers", "none"], "kernel 'none' is not known"),
         (["tiers", "qdq", "--tier", "gates"], "nearest: gate"),
     ],

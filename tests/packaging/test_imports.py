@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "humming_conformance"
 HEAVY = {"torch", "triton", "humming", "vllm"}
 TORCH_TWIN = PACKAGE / "problems" / "torch_arrays.py"  # the operand generator on the device
-KERNEL_PROCESS = {PACKAGE / "execution" / name for name in ("calls.py", "guarded.py", "run_case.py")}  # run nowhere else
+KERNEL_PROCESS = {
+    PACKAGE / "execution" / name for name in ("calls.py", "guarded.py", "run_case.py")
+}  # run nowhere else
 
 
 def loaded_by(statements):

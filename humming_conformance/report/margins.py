@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of their bounds kernels use: the margins of a ledger as a Markdown table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from humming_conformance.problems import Case, parse_case
+from humming_conformance.protocols import Verdict
+
+_HEAD = ("kernel", "path", "weights", "activations")
+_TAIL = (
+    *("contract", "exact cases", "bounded cases"),
+    *("median margin", "largest", "median before rounding", "largest before rounding"),
+)
+
+
+@dataclass
+class _Group:
+    """The verdicts of one row: contracts as words, margins as (margin, margin before rounding)."""
+
+    contracts: list[list[str]] = field(default_factory=list)
+    margins: list[tuple[float, float]] = field(default_factory=list)
+
+    def cells(self) -> list[str]:
+        """The row's cells behind those that name it."""
+        # Those of one path differ in how often they split K, and in the output format.
+        shared = [word for word in self.contracts[0] if all(word in words for words in self.contracts)]
+        cells = [" ".join(shared), str(len(self.contracts) - len(self.margins)), str(len(self.margins))]
+        if not self.margins:
+            return [*cells, "", "", "", ""]
+        return cells + [f"{of(column):.3f}" for column in zip(*self.margins, strict=True) for of in (median, max)]
+
+
+def margin_lines(verdicts: Sequence[Verdict], *, by_regime: bool = False) -> list[str]:
+    """A Markdown table of the numerics verdicts that were judged; empty where none was.
+
+    A row is a kernel, the path of its route, and the kinds of weights and activations, with ``by_regime`` also the
+    regime; its contract is what all contracts of the row say. A margin is a case's largest error over its bound, at
+    most 1 where all is right; before rounding, without the output's rounding in either. Cases judged by equality
+    have none and are counted apart.
+    """
+    head = (*_HEAD, "regime", *_TAIL) if by_regime else (*_HEAD, *_TAIL)
+    groups: dict[tuple[str, ...], _Group] = {}
+    for verdict in {verdict.subject: verdict for verdict in verdicts if verdict.suite == "numerics"}.values():
+        evidence = verdict.evidence
+        if "margin" not in evidence:
+            continue
+        case = parse_case(verdict.subject.case_id)
+        key = (verdict.subject.kernel, str(evidence["route"]["path"]), _weights(case), _activations(case))
+        group = groups.setdefault((*key, case.regime) if by_regime else key, _Group())
+        group.contracts.append(str(evidence["contract"]).split())
+        if not evidence["exact"]:
+            group.margins.append((float(evidence["margin"]), float(evidence["margin_before_rounding"])))
+    if not groups:
+        return []
+    rows = [[*key, *group.cells()] for key, group in sorted(groups.items())]
+    return [_line(head), "|" + "---|" * len(head), *map(_line, rows)]
+
+
+def _weights(case: Case) -> str:
+    """What decides how a weight is dequantized: the kind of its element, and its zero point."""
+    kind = "integer" if case.weight.element.startswith(("int", "uint", "e0m")) else "float"
+    return kind if case.weight.zero_point == "none" else f"{kind}, {case.weight.zero_point} zero point"
+
+
+def _activations(case: Case) -> str:
+    return "16-bit" if case.activation.granularity is None else case.activation.element
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
