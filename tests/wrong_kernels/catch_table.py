@@ -19,7 +19,7 @@ from humming_conformance.problems import REGIMES, Case, Operands, build_operands
 from tests.wrong_kernels.correct import CORRECT_KERNELS, UNSEEN_KERNELS
 from tests.wrong_kernels.faults import WRONG_KERNELS
 from tests.wrong_kernels.flat_oracles import FLAT_ORACLES
-from tests.wrong_kernels.kernels import ModelKernel, first_token_alone
+from tests.wrong_kernels.kernels import ModelKernel, first_tokens_alone
 
 PATH = Path(__file__).parents[2] / "docs" / "catch_table.md"
 #: Regimes in the order of the table's columns.
@@ -32,7 +32,7 @@ class Row:
 
     Attributes:
         comparisons: its output judged in each regime that its case allows.
-        relations: the checks beside the regimes that caught it: repeat, alone, guard.
+        relations: the checks beside the regimes that caught it: repeat, fewer, guard.
         flat: whether each flat oracle rejects its output on ``random`` data.
         strict: whether ``random`` data judged by the strictest contract catch it.
     """
@@ -92,9 +92,9 @@ def _relations(kernel: ModelKernel, case: Case) -> Iterable[str]:
     if kernel.declared.repeatable and len(differing_bits(first, kernel.output(case, operands, call=1))):
         yield "repeat"
     if kernel.declared.batch_invariant and case.problem.kind == "dense":
-        alone = first_token_alone(kernel, case, operands)
-        if len(differing_bits(first[:, :1], alone)):
-            yield "alone"
+        sizes = {1, -(-case.problem.m // 2)}
+        if any(len(differing_bits(first[:, :m], first_tokens_alone(kernel, case, operands, m))) for m in sizes):
+            yield "fewer"
     if _writes_unowned_rows(kernel, case):
         yield "guard"
 
@@ -145,8 +145,8 @@ models that really execute their arithmetic (tests/wrong_kernels). Each has one 
 scheme and shape, and is judged by the contract that it declares.
 
 `x`: caught. `.`: not caught. Empty: the regime doesn't apply to its case. *Field*: the contract field that
-it alone violates. *Beside*: caught by running it twice (`repeat`), by one token alone (`alone`), or by
-guarded memory (`guard`).
+it alone violates. *Beside*: caught by running it twice (`repeat`), by the first token or the first half of
+the tokens alone (`fewer`), or by guarded memory (`guard`).
 """
 
 _FLAT_HEAD = """\

@@ -290,7 +290,17 @@ WRONG_KERNELS = (
         _SPLIT,
         executed=lambda m: _SPLIT if m > 1 else ROUNDED,
         violates="batch_invariant",
-        shown_by="alone",
+        shown_by="fewer",
+    ),
+    _wrong(
+        "small_batch_dependent",
+        "Splits K in 4 as declared, but not for 2 to 16 tokens",
+        "race",
+        INT4,
+        _SPLIT,
+        executed=lambda m: ROUNDED if 1 < m <= 16 else _SPLIT,
+        violates="batch_invariant",
+        shown_by="fewer",
     ),
     _wrong(
         "row_past_the_count",

@@ -65,7 +65,7 @@ class ModelKernel:
         truncate: whether it truncates instead of rounding its output.
         fault_class: design's word for the fault, empty for correct kernels.
         violates: the contract field that it violates alone, or empty.
-        shown_by: what can show the fault: the regimes, a repeated call, a token alone, guarded memory.
+        shown_by: what can show the fault: the regimes, a repeated call, fewer tokens, guarded memory.
     """
 
     name: str
@@ -78,7 +78,7 @@ class ModelKernel:
     truncate: bool = False
     fault_class: str = ""
     violates: str = ""
-    shown_by: Literal["regimes", "repeat", "alone", "guard"] = "regimes"
+    shown_by: Literal["regimes", "repeat", "fewer", "guard"] = "regimes"
 
     def cases(self) -> dict[str, Case]:
         """The cases it is tried on, by regime."""
@@ -100,17 +100,17 @@ class ModelKernel:
         return model.finish(case, read, contract, spoiled, truncate=self.truncate)
 
 
-def first_token_alone(kernel: ModelKernel, case: Case, operands: Operands) -> NDArray:
-    """Codes (1, 1, N) of the first token of a dense problem as a problem of one token."""
+def first_tokens_alone(kernel: ModelKernel, case: Case, operands: Operands, tokens: int) -> NDArray:
+    """Codes (1, tokens, N) of the first tokens of a dense problem as a problem of their own."""
     scale = operands.activation_scale
     granularity = case.activation.granularity
     by_token = granularity is not None and granularity.kind != "tensor"
     small = replace(
         operands,
-        activation=operands.activation[:1, :1],
-        activation_scale=scale[:, :1] if scale is not None and by_token else scale,
+        activation=operands.activation[:1, :tokens],
+        activation_scale=scale[:, :tokens] if scale is not None and by_token else scale,
     )
-    return kernel.output(replace(case, problem=replace(case.problem, m=1)), small)
+    return kernel.output(replace(case, problem=replace(case.problem, m=tokens)), small)
 
 
 class Adapter:
