@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -26,21 +27,21 @@ class _Group:
 
     def cells(self) -> list[str]:
         """The row's cells behind those that name it."""
-        # Those of one path differ in how often they split K, and in the output format.
+        # Those of one path differ in how often they split K.
         shared = [word for word in self.contracts[0] if all(word in words for words in self.contracts)]
         cells = [" ".join(shared), str(len(self.contracts) - len(self.margins)), str(len(self.margins))]
         if not self.margins:
             return [*cells, "", "", "", ""]
-        return cells + [f"{of(column):.3f}" for column in zip(*self.margins, strict=True) for of in (median, max)]
+        return cells + [f"{of(column):.3g}" for column in zip(*self.margins, strict=True) for of in (median, max)]
 
 
 def margin_lines(verdicts: Sequence[Verdict], *, by_regime: bool = False) -> list[str]:
     """A Markdown table of the numerics verdicts that were judged; empty where none was.
 
     A row is a kernel, the path of its route, and the kinds of weights and activations, with ``by_regime`` also the
-    regime; its contract is what all contracts of the row say. A margin is a case's largest error over its bound, at
-    most 1 where all is right; before rounding, without the output's rounding in either. Cases judged by equality
-    have none and are counted apart.
+    regime. Its contract is what all contracts of the row say; ``output`` stands there for the output format. A margin
+    is a case's largest error over its bound, at most 1 where all is right; before rounding, without the output's
+    rounding in either. Cases judged by equality have none and are counted apart.
     """
     head = (*_HEAD, "regime", *_TAIL) if by_regime else (*_HEAD, *_TAIL)
     groups: dict[tuple[str, ...], _Group] = {}
@@ -51,13 +52,18 @@ def margin_lines(verdicts: Sequence[Verdict], *, by_regime: bool = False) -> lis
         case = parse_case(verdict.subject.case_id)
         key = (verdict.subject.kernel, str(evidence["route"]["path"]), _weights(case), _activations(case))
         group = groups.setdefault((*key, case.regime) if by_regime else key, _Group())
-        group.contracts.append(str(evidence["contract"]).split())
+        group.contracts.append(_arithmetic(str(evidence["contract"]), case.output))
         if not evidence["exact"]:
             group.margins.append((float(evidence["margin"]), float(evidence["margin_before_rounding"])))
     if not groups:
         return []
     rows = [[*key, *group.cells()] for key, group in sorted(groups.items())]
     return [_line(head), "|" + "---|" * len(head), *map(_line, rows)]
+
+
+def _arithmetic(contract: str, output: str) -> list[str]:
+    """The words of a contract's text but its output format, which is called `output` in the others."""
+    return [re.sub(f"={output}$", "=output", word) for word in contract.split()[1:]]
 
 
 def _weights(case: Case) -> str:

@@ -105,9 +105,7 @@ def test_margins(folder, capsys):
     assert cli.main(["margins", "a"]) == 0
     head, _, row = capsys.readouterr().out.splitlines()
     assert head.startswith("| kernel | path |")
-    assert row == (
-        "| qdq | cpu_fp32 | integer | 16-bit | bf16 weight_input=bf16 | 0 | 1 | 0.250 | 0.250 | 0.125 | 0.125 |"
-    )
+    assert row == ("| qdq | cpu_fp32 | integer | 16-bit | weight_input=output | 0 | 1 | 0.25 | 0.25 | 0.125 | 0.125 |")
     assert cli.main(["margins", "a", "--by-regime"]) == 0
     assert "| random |" in capsys.readouterr().out
 

@@ -13,7 +13,7 @@ ZERO_POINT = "dense-w_uint4.g32.bf16.zp-a_bf16-m1.n8.k32-"
 FP8 = "dense-w_fp8_e4m3.channel.bf16-a_fp8_e4m3.token-m1.n8.k32-"
 
 
-def verdict(case_id, margin, before, contract="bf16 split_k=4 k_tile=64", path="wgmma", **changes):
+def verdict(case_id, margin, before, contract="bf16 weight_input=bf16 split_k=4 k_tile=64", path="wgmma", **changes):
     """A judged numerics verdict with these margins; None: judged by equality."""
     exact = margin is None
     evidence = {
@@ -38,7 +38,7 @@ def rows(verdicts, **options):
 VERDICTS = (
     verdict(f"{INT4}random", 0.5, 0.1),
     verdict(f"{INT4}same_sign", 0.7, "inf"),
-    verdict(f"{INT8}random", 0.1, 0.2, "fp16 k_tile=64"),
+    verdict(f"{INT8}random", 0.1, 0.2, "fp16 weight_input=fp16 k_tile=64"),
     verdict(f"{INT4}readout", None, None),
     verdict(f"{ZERO_POINT}readout", None, None),
     verdict(f"{FP8}random", 0.25, 0.125, "bf16 fraction_bits=13", "wgmma_channel"),
@@ -48,19 +48,20 @@ VERDICTS = (
 def test_rows():
     """Kernel, path and kinds of operands share a row; its contract is what all of them say."""
     head, *body = rows(VERDICTS)
+    split = "weight_input=output split_k=4 k_tile=64"
     assert head[:6] == ["kernel", "path", "weights", "activations", "contract", "exact cases"]
     assert body == [
-        ["mine", "wgmma", "integer", "16-bit", "k_tile=64", "1", "3", "0.500", "0.700", "0.200", "inf"],
-        ["mine", "wgmma", "integer, integer zero point", "16-bit", "bf16 split_k=4 k_tile=64", "1", "0", *[""] * 4],
+        ["mine", "wgmma", "integer", "16-bit", "weight_input=output k_tile=64", "1", "3", "0.5", "0.7", "0.2", "inf"],
+        ["mine", "wgmma", "integer, integer zero point", "16-bit", split, "1", "0", *[""] * 4],
         [
             "mine",
             "wgmma_channel",
             "float",
             "fp8_e4m3",
-            "bf16 fraction_bits=13",
+            "fraction_bits=13",
             "0",
             "1",
-            *["0.250"] * 2,
+            *["0.25"] * 2,
             *["0.125"] * 2,
         ],
     ]
@@ -81,4 +82,4 @@ def test_what_was_not_judged_has_no_row():
     unsupported = Verdict(Subject("mine", f"{INT4}random", "h200"), "numerics", "unsupported")
     timed = Verdict(Subject("mine", f"{INT4}random", "h200"), "performance", "pass", evidence={"margin": 1})
     assert margin_lines([unsupported, timed]) == []
-    assert rows([verdict(f"{INT4}random", 0.9, 0.9), VERDICTS[0]])[1][6:8] == ["1", "0.500"]
+    assert rows([verdict(f"{INT4}random", 0.9, 0.9), VERDICTS[0]])[1][6:8] == ["1", "0.5"]
