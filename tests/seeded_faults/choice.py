@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cases are judged first for a fault: few compiled kernels, many regimes and kinds."""
+"""Which cases are judged first for a fault: few compiled kernels, many regimes, kinds, formats and shapes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.seeded_faults.fault import Fault
 #: Each compiled kernel costs several seconds of a core for each fault.
 MOST_KERNELS = 8
 MOST_CASES = 20
+MOST_OF_A_KERNEL = 4
 
 Group = tuple[Case, ...]
 
@@ -55,18 +56,26 @@ def first_groups(
 
 
 def _spread(chosen: list[Group], groups: list[Group], most_kernels: int, most_cases: int) -> list[Group]:
-    """``chosen`` and as many groups as fit, each time the one that adds most regimes and kinds."""
+    """``chosen`` and as many groups as fit, each time the one that adds most traits, with its most telling cases."""
     chosen, groups = list(chosen), list(groups)
     while groups:
-        room = most_cases - sum(map(len, chosen))
+        room = min(most_cases - sum(map(len, chosen)), MOST_OF_A_KERNEL)
         if room <= 0 or len(chosen) >= most_kernels:
             break
-        seen = {trait for group in chosen for trait in _traits(group)}
-        best = max(groups, key=lambda group: (len(_traits(group) - seen), len(group)))
+        seen = {trait for group in chosen for case in group for trait in _traits(case)}
+        best = max(groups, key=lambda group: (len(_new(group, seen)), len(group)))
         groups.remove(best)
-        chosen.append(best[:room])
+        telling = sorted(best, key=lambda case: -len(_traits(case) - seen))
+        chosen.append(tuple(telling[:room]))
     return chosen
 
 
-def _traits(group: Group) -> set[str]:
-    return {trait for case in group for trait in (case.regime, case.problem.kind, f"{case.problem.kind} {case.regime}")}
+def _new(group: Group, seen: Collection[str]) -> set[str]:
+    return {trait for case in group for trait in _traits(case)}.difference(seen)
+
+
+def _traits(case: Case) -> set[str]:
+    """What the chosen cases should have many of: regimes, kinds, formats, shapes (and so schedules)."""
+    problem, kind = case.problem, case.problem.kind
+    formats = f"{case.weight.element} x {case.activation.element}"
+    return {case.regime, kind, f"{kind} {case.regime}", formats, f"N {problem.n}", f"K {problem.k}"}
