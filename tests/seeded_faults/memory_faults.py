@@ -137,6 +137,15 @@ MEMORY_FAULTS = (
         lambda case: channel_scales(case) and activation_bits(case) == 16 and experts(case) and case.problem.n > 128,
     ),
     Fault(
+        "block_scale_of_first_columns",
+        "scale index",
+        f"{_TO_SHARED}/loader_bs.cuh",
+        "col_offset = (n_block_id * BlockShape::N) / kGroupSizeN;",
+        "col_offset = n_block_id / kGroupSizeN;",
+        "Every tile takes the scales of the first blocks of N.",
+        lambda case: block_scales(case) and case.problem.n >= 256,
+    ),
+    Fault(
         "second_block_takes_first_scale",
         "scale index",
         f"{_TO_REGISTERS}/loader_bs.cuh",
