@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     repro.add_argument("subject", help="kernel:case:device, as reports print it")
     repro.add_argument("--output", metavar="FILE", help="script to write (default: repro_<digest>.py)")
+    repro.add_argument("--sanitize", metavar="TOOL", default="", help="judge under memcheck, racecheck or initcheck")
     repro.set_defaults(command=_repro)
 
     report = commands.add_parser("report", help="one HTML file from a ledger folder")
@@ -105,7 +106,7 @@ def _repro(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise PlanError(str(error)) from error
     output = output_file("--output", options.output) if options.output is not None else None
-    return reproduce(subject, options.kernel, _libraries(options), output)
+    return reproduce(subject, options.kernel, _libraries(options), output, sanitize=options.sanitize)
 
 
 def _report(options: argparse.Namespace) -> int:

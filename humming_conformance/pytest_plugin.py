@@ -46,6 +46,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     option("--require", "require", "KERNEL[:SUITE][=N]: red if fewer were judged", action="append", default=[])
     limit_help = "seconds one case may take, compilation included (default 300)"
     option("--time-limit", "time_limit", limit_help, type=float, default=300.0, metavar="SECONDS")
+    sanitize_help = "memcheck, racecheck or initcheck: judge under compute-sanitizer (docs/memory.md)"
+    option("--sanitize", "sanitize", sanitize_help, default="", metavar="TOOL")
     option("--strict-verdicts", "strict", "slow and ambiguous are red too", action="store_true")
     option("--conformance-html", "html", "write the report of the run to this file", metavar="FILE")
 
@@ -88,10 +90,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     from humming_conformance.devices import detect_devices
 
     cores = len(os.sched_getaffinity(0))
-    by_memory = max(1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**31)
+    # The records of a memory checker take several times a kernel process's own memory.
+    needed = 2**33 if config.option.conformance_sanitize else 2**31
+    by_memory = max(1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // needed)
     gpus = [device for device in detect_devices() if device.kind == "cuda"]
     # A CUDA context and a case's operands take up to 2 GiB; 16 workers keep an H200 and its compilers busy on 16 cores.
-    by_gpu = [sum(min(16, gpu.memory // 2**31) for gpu in gpus)] if gpus else []
+    by_gpu = [sum(min(16, gpu.memory // needed) for gpu in gpus)] if gpus else []
     return max(1, min(cores, by_memory, *by_gpu))
 
 
@@ -163,6 +167,7 @@ class _Conformance:
             require=option.conformance_require,
             strict_verdicts=option.conformance_strict,
             time_limit=option.conformance_time_limit,
+            sanitize=option.conformance_sanitize,
         )
         self.root = config.rootpath
         self.command = config.invocation_params.args

@@ -16,15 +16,19 @@ from typing import Any
 import humming_conformance
 from humming_conformance.campaign.plan import Task
 from humming_conformance.devices import describe_gpus
+from humming_conformance.execution import sanitizer
 
 _PACKAGES = ("torch", "triton", "numpy", "ml_dtypes", "pytest", "pytest-xdist")
 
 #: Keys whose change makes verdicts of two runs incomparable; a ledger is only resumed where they agree.
-IDENTITY = ("gpus", "packages", "libraries", "kernels", "waivers", "conformance")
+IDENTITY = ("gpus", "packages", "libraries", "kernels", "waivers", "sanitizer", "conformance")
 
 
-def describe_environment(plan: Sequence[Task], waivers: Sequence[Path]) -> dict[str, Any]:
-    """What is judged, where and by what, JSON-able; sources and waiver files as short hashes of their contents."""
+def describe_environment(plan: Sequence[Task], waivers: Sequence[Path], sanitize: str = "") -> dict[str, Any]:
+    """What is judged, where and by what, JSON-able; sources and waiver files as short hashes of their contents.
+
+    ``sanitize``: the memory checker that kernel processes run under, if any.
+    """
     gpus = describe_gpus()
     builds = {task.build.name: task.build for task in plan if task.build is not None}
     references = sorted({task.kernel.reference for task in plan})
@@ -42,6 +46,7 @@ def describe_environment(plan: Sequence[Task], waivers: Sequence[Path]) -> dict[
         },
         "kernels": {reference: _source_hash(reference) for reference in references},
         "waivers": _hash_of(waivers),
+        "sanitizer": {"tool": sanitize, "version": sanitizer.version()} if sanitize else None,
         "compiler": shutil.which("nvcc") or "",
         "conformance": {"version": humming_conformance.__version__, "commit": _commit(), "source": _own_hash()},
     }

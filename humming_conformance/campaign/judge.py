@@ -4,33 +4,38 @@
 from __future__ import annotations
 
 import datetime as dt
+import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from packaging.version import InvalidVersion, Version
 
 import humming_conformance
-from humming_conformance.campaign.plan import Task
+from humming_conformance.campaign.plan import PlanError, Task
 from humming_conformance.execution import (
     ExecutionError,
+    KernelProcess,
     LeaseTimeout,
     ProcessDied,
     ProcessPool,
     ProcessSpec,
     ProcessStartFailed,
+    Reply,
     TaskRaised,
     TimeLimit,
+    guard_pages,
+    sanitizer,
     state_folder,
 )
 from humming_conformance.ledger import Planned, Target, Waiver, apply, quarantined
 from humming_conformance.oracle.contract import Contract
 from humming_conformance.protocols import Outcome, Route, Ruling, Verdict
 from humming_conformance.support import CannotJudge
-from humming_conformance.verdicts import NumericsEvidence, judge_numerics
+from humming_conformance.verdicts import NumericsEvidence, add_findings, judge_numerics
 
 #: Seconds one case may take, JIT compilation included.
 TIME_LIMIT = 300.0
@@ -40,11 +45,19 @@ _NOT_RUN = {f"{kind.__module__}.{kind.__qualname__}" for kind in (CannotJudge, L
 
 
 class Judge:
-    """Judges tasks one after another, in kernel processes that it owns."""
+    """Judges tasks one after another, in kernel processes that it owns.
 
-    def __init__(self, waivers: Sequence[Waiver] = (), *, time_limit: float = TIME_LIMIT) -> None:
+    Args:
+        waivers: of failures known; none waives what a memory checker reports.
+        time_limit: seconds one case may take; many times that under a memory checker.
+        sanitize: the memory checker, one of :data:`.sanitizer.TOOLS`; empty for none. Each case then has a process of
+            its own, so that all that the log says is about that case, and ends with the tool's summary.
+    """
+
+    def __init__(self, waivers: Sequence[Waiver] = (), *, time_limit: float = TIME_LIMIT, sanitize: str = "") -> None:
         self._waivers = waivers
         self._time_limit = time_limit
+        self._sanitize = sanitize
         self._pool = ProcessPool()
 
     def __enter__(self) -> Self:
@@ -71,21 +84,34 @@ class Judge:
         parked = quarantined(self._waivers, Planned("numerics", task.subject), target)
         if parked is not None:
             return parked
+        if not self._sanitize:
+            verdict = self._settled(task, self._pool.call)
+        else:
+            with tempfile.TemporaryDirectory(prefix="sanitizer-") as folder:
+                log = Path(folder, "log")
+                verdict = self._settled(task, _call_alone, sanitizer.command(self._sanitize, log))
+                text = log.read_text(errors="replace") if log.exists() else ""
+            verdict = add_findings(verdict, self._sanitize, sanitizer.read_log(text))
+        if verdict.outcome in ("fail", "error"):
+            verdict = replace(verdict, message=f"{verdict.message}\n{_reproduction(task, self._sanitize)}")
+        return verdict
+
+    def _settled(self, task: Task, call: Callable[..., Reply], launcher: tuple[str, ...] = ()) -> Verdict:
+        """The verdict after waivers; ``call`` reaches a kernel process as :meth:`ProcessPool.call` does."""
         try:
-            verdict = self._judged(task)
+            verdict = self._judged(task, call, launcher)
         except ExecutionError as error:
             verdict = _failed_to_run(task, error)
         except Exception as error:  # noqa: BLE001  # a fault of the judge costs this verdict, not the run
             verdict = _judge_failed(task, error)
-        if verdict.outcome in ("fail", "error"):
-            verdict = replace(verdict, message=f"{verdict.message}\n{_reproduction(task)}")
-        return apply(self._waivers, verdict, target)
+        return apply(self._waivers, verdict, target_of(task))
 
-    def _judged(self, task: Task) -> Verdict:
-        reply = self._pool.call(
-            process_spec(task),
+    def _judged(self, task: Task, call: Callable[..., Reply], launcher: tuple[str, ...] = ()) -> Verdict:
+        spec = process_spec(task, launcher)
+        reply = call(
+            spec,
             "humming_conformance.execution.run_case:run_case",
-            timeout=self._time_limit,
+            timeout=self._time_limit * spec.slowdown,
             kernel=task.kernel.reference,
             case=task.case.id,
             device=asdict(replace(task.device, index=0)),
@@ -110,11 +136,34 @@ class Judge:
             concurrent=tuple(value["concurrent"]),
             seconds=value["seconds"],
         )
-        return judge_numerics(task.subject, task.case, evidence)
+        verdict = judge_numerics(task.subject, task.case, evidence)
+        return replace(verdict, evidence={**verdict.evidence, "guard_pages": value["guard_pages"]})
 
 
-def process_spec(task: Task) -> ProcessSpec:
-    """The kernel process of a task: one for each library build, device and interpreter mode."""
+def under_sanitizer(task: Task, tool: str) -> Task:
+    """A task of the plan as it is under a memory checker: what the checker lacks here is missing to the task.
+
+    Raises:
+        PlanError: there is no such tool.
+    """
+    if tool not in sanitizer.TOOLS:
+        raise PlanError(f"--sanitize {tool!r} is none of compute-sanitizer's tools {', '.join(sanitizer.TOOLS)}")
+    lacking = sanitizer.missing(tool, task.case, task.device) if task.support.answer == "yes" else None
+    return task if lacking is None else replace(task, support=lacking)
+
+
+def _call_alone(spec: ProcessSpec, function: str, *, timeout: float, **arguments: Any) -> Reply:
+    """As :meth:`ProcessPool.call`, in a process of its own, which has ended at the return."""
+    with KernelProcess(spec) as process:
+        return process.call(function, timeout=timeout, **arguments)
+
+
+def process_spec(task: Task, launcher: tuple[str, ...] = ()) -> ProcessSpec:
+    """The kernel process of a task: one for each library build, device, interpreter mode and memory check.
+
+    ``launcher``: the memory checker's command. Without one, cases of the regime ``poison`` have guard pages on CUDA,
+    where nothing is captured into a graph, which would go on using memory that was given back.
+    """
     library, build, device = task.kernel.kernel.library, task.build, task.device
     environment = dict(library.environment) if library else {}
     # The build first: the folder that the adapter lies in may hold another build of its library.
@@ -129,7 +178,14 @@ def process_spec(task: Task) -> ProcessSpec:
         environment["TRITON_INTERPRET"] = "1"
     environment["CUDA_VISIBLE_DEVICES"] = device.uuid if device.kind == "cuda" else ""
     name = f"{library.module if library else 'own'}@{device.name}"
-    return ProcessSpec(name, tuple(python_path), tuple(sorted(environment.items())))
+    slowdown = 1.0
+    if launcher:
+        environment |= sanitizer.ENVIRONMENT
+        slowdown = sanitizer.SLOWDOWN
+    elif device.kind == "cuda" and task.case.regime == "poison" and "graph" not in task.case.call:
+        environment[guard_pages.VARIABLE] = "1"
+        name += " with guard pages"
+    return ProcessSpec(name, tuple(python_path), tuple(sorted(environment.items())), launcher, slowdown)
 
 
 def target_of(task: Task) -> Target:
@@ -164,12 +220,13 @@ def _failed_to_run(task: Task, error: ExecutionError) -> Verdict:
     )
 
 
-def _reproduction(task: Task) -> str:
+def _reproduction(task: Task, sanitize: str) -> str:
     """The commands that judge a subject again, as lines."""
     options = "" if task.kernel.reference.startswith("humming_conformance.") else f" --kernel {task.kernel.reference}"
     library = task.kernel.kernel.library
     if library is not None and task.request:
         options += f" --library {library.module}={task.request}"
+    options += f" --sanitize {sanitize}" if sanitize else ""
     kernel = options if "--kernel" in options else f" --kernel {task.subject.kernel}{options}"
     package = Path(humming_conformance.__file__).resolve().parent
     # In a checkout the suites lie beside the package, which links to them; an installed copy holds them.

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from humming_conformance.campaign.judge import Judge
+from humming_conformance.campaign.judge import Judge, under_sanitizer
 from humming_conformance.campaign.plan import PlanError, RunOptions, Task, make_plan
 from humming_conformance.devices import detect_devices
 from humming_conformance.ledger import replace_text
@@ -70,7 +70,14 @@ def run(o):
     return element_format({output!r}).decode(reply["output"][{launch}])"""
 
 
-def reproduce(subject: Subject, kernels: Sequence[str], libraries: Mapping[str, str], output: Path | None) -> int:
+def reproduce(
+    subject: Subject,
+    kernels: Sequence[str],
+    libraries: Mapping[str, str],
+    output: Path | None,
+    *,
+    sanitize: str = "",
+) -> int:
     """Judge ``subject`` here if this machine can, print the verdict, write the script.
 
     It is judged on the device it names where that is here, else on the best one for its kernel. Waivers are left
@@ -80,12 +87,15 @@ def reproduce(subject: Subject, kernels: Sequence[str], libraries: Mapping[str, 
         kernels: names or references to find the subject's kernel among; by default its own name.
         libraries: library name → version, wheel or folder.
         output: the script; by default ``repro_<digest of the operands>.py`` in the current folder.
+        sanitize: the memory checker to judge under, empty for none; the script runs without it.
 
     Raises:
         PlanError: the kernel isn't among those named, or doesn't run on the device, which is here.
     """
     task = _task(subject, kernels, libraries)
-    with Judge() as judge:
+    if sanitize:
+        task = under_sanitizer(task, sanitize)
+    with Judge(sanitize=sanitize) as judge:
         verdict = judge.numerics(task)
     judged = verdict.outcome not in ("not_run", "unsupported")
     if judged and task.device.name != subject.device:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import humming_conformance
 from humming_conformance.campaign.environment import IDENTITY, describe_environment
-from humming_conformance.campaign.judge import TIME_LIMIT, Judge
+from humming_conformance.campaign.judge import TIME_LIMIT, Judge, under_sanitizer
 from humming_conformance.campaign.kernels import KernelError
 from humming_conformance.campaign.plan import PlanError, RunOptions, Task, make_plan
 from humming_conformance.devices import Device, detect_devices
@@ -88,6 +88,7 @@ class Run:
         require: texts of ``--require``.
         strict_verdicts: ``slow`` and ``ambiguous`` are red.
         time_limit: seconds one case may take.
+        sanitize: the memory checker that kernels run under, empty for none.
 
     Raises:
         one of INPUT_ERRORS: an option can't be used.
@@ -103,6 +104,7 @@ class Run:
         require: Sequence[str] = (),
         strict_verdicts: bool = False,
         time_limit: float = TIME_LIMIT,
+        sanitize: str = "",
     ) -> None:
         if not 0 < time_limit < float("inf"):
             raise PlanError(f"--time-limit {time_limit:g}: give a number of seconds above 0")
@@ -111,11 +113,14 @@ class Run:
         self._resumed = resumed
         self._strict_verdicts = strict_verdicts
         self._time_limit = time_limit
+        self._sanitize = sanitize
         findings = FINDINGS if FINDINGS.is_dir() else None
         self._waiver_files = [WAIVERS, *waiver_files]
         self.waivers = read_waivers(self._waiver_files, findings)
         self._own_waivers = set(self.waivers) - set(read_waivers([WAIVERS], findings))
         self.plan = make_plan(options)
+        if sanitize:
+            self.plan = tuple(under_sanitizer(task, sanitize) for task in self.plan)
         kernels = {task.subject.kernel for task in self.plan}
         self._requirements = [Requirement.parse(text, kernels) for text in require]
         self._writer: ShardWriter | None = None
@@ -132,9 +137,8 @@ class Run:
         Raises:
             LedgerError: the folder is in use, holds a run of something else, or can't be written.
         """
-        head = Head(
-            describe_environment(self.plan, self._waiver_files), self.options.tier, tuple(command), tuple(planned)
-        )
+        environment = describe_environment(self.plan, self._waiver_files, self._sanitize)
+        head = Head(environment, self.options.tier, tuple(command), tuple(planned))
         try:
             if self._resumed:
                 resume(self.folder, head, IDENTITY)
@@ -153,7 +157,7 @@ class Run:
         if self._writer is None:
             self._writer = ShardWriter(self.folder, worker)
         if self._judge is None:
-            self._judge = Judge(self.waivers, time_limit=self._time_limit)
+            self._judge = Judge(self.waivers, time_limit=self._time_limit, sanitize=self._sanitize)
         if task.support.answer == "yes":
             task = replace(task, device=_share(task.device, worker))
         verdict = self._judge.numerics(task)

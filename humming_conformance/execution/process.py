@@ -51,11 +51,16 @@ class ProcessSpec:
         name: what messages call it.
         python_path: folders searched for modules before all others, such as a library build's.
         environment: variables added to the allowed ones (``environment.py``), as pairs.
+        launcher: words before the interpreter's: a program that starts it as its child, hands on its descriptors and
+            ends when it ends, such as a memory checker.
+        slowdown: how many times the usual limits its start and its end may take.
     """
 
     name: str
     python_path: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    launcher: tuple[str, ...] = ()
+    slowdown: float = 1.0
 
     def __post_init__(self) -> None:
         for variable, _ in self.environment:
@@ -95,7 +100,7 @@ class KernelProcess:
         passed = (control.fileno(), lifeline.fileno(), self._stack.fileno())
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", WORKER, *map(str, passed)],
+                [*spec.launcher, sys.executable, "-P", "-m", WORKER, *map(str, passed)],
                 env=process_environment(spec.python_path, dict(spec.environment)),
                 stdin=subprocess.DEVNULL,
                 stdout=self._log.fileno(),
@@ -109,17 +114,21 @@ class KernelProcess:
         finally:
             control.close()
             lifeline.close()
+        limit = START_LIMIT * spec.slowdown
         try:
-            package = self._receive(START_LIMIT)["package"]
+            hello = self._receive(limit)
         except TimeoutError:
             _, log = self._end()
-            raise ProcessStartFailed(spec.name, f"no sign of life within {START_LIMIT:g} s", log) from None
+            raise ProcessStartFailed(spec.name, f"no sign of life within {limit:g} s", log) from None
         except (EOFError, ConnectionError):
-            status, log = self._end(within=END_LIMIT)
+            status, log = self._end(within=self._end_limit)
             raise ProcessStartFailed(spec.name, f"{status} before its first task", log) from None
         except BaseException:
             self._end()
             raise
+        #: The worker, which a launcher has started in turn.
+        self._worker: int = hello["pid"]
+        package = hello["package"]
         if not Path(package).samefile(humming_conformance.__file__):
             _, log = self._end()
             reason = f"it found humming_conformance at {package}, not at {humming_conformance.__file__}"
@@ -127,8 +136,12 @@ class KernelProcess:
 
     @property
     def pid(self) -> int:
-        """Process id, and the id of its process group."""
+        """Process id of the worker or of its launcher, and the id of its process group."""
         return self._process.pid
+
+    @property
+    def _end_limit(self) -> float:
+        return END_LIMIT * self.spec.slowdown
 
     @property
     def alive(self) -> bool:
@@ -161,13 +174,15 @@ class KernelProcess:
             _, log = self._end()
             raise TimeLimit(timeout, stack, log) from None
         except (EOFError, ConnectionError):
-            status, log = self._end(within=END_LIMIT)
+            status, log = self._end(within=self._end_limit)
             raise ProcessDied(status, log) from None
         except BaseException:
             self._end()  # the reply may come yet, and the next call would take it for its own
             raise
         if raised := message.get("raised"):
-            log = self._end()[1] if cuda_context_lost(raised["traceback"]) else self._log.tail()
+            log = self._log.tail()
+            if cuda_context_lost(raised["traceback"]):
+                self.close()
             raise TaskRaised(**raised, log=log)
         return Reply(message["value"], message["seconds"])
 
@@ -175,7 +190,7 @@ class KernelProcess:
         """End the process: let it leave by itself, then kill what is left of its group. Twice is as once."""
         if not self.ended:
             self._control.close()
-            self._end(within=END_LIMIT)
+            self._end(within=self._end_limit)
 
     def __enter__(self) -> Self:
         return self
@@ -239,7 +254,8 @@ class KernelProcess:
 
     def _read_stack(self) -> str:
         """Every thread's Python stack, or nothing where the process does not answer in a few seconds."""
-        os.kill(self.pid, STACK_SIGNAL)
+        with suppress(ProcessLookupError):  # it died, and its launcher lives
+            os.kill(self._worker, STACK_SIGNAL)
         deadline = time.monotonic() + STACK_LIMIT
         before = text = ""
         while time.monotonic() < deadline and not (text and text == before):  # until it grows no more

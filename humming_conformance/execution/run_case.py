@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from humming_conformance.devices import Device
 from humming_conformance.execution.calls import CudaStreams, Launched, launch_on_streams
+from humming_conformance.execution.guard_pages import guard_pages
 from humming_conformance.execution.guarded import CANARY, GuardedOutput, torch_device
 from humming_conformance.execution.lease import gpu_lease
 from humming_conformance.problems import Case, Operands, build_operands, parse_case
@@ -52,10 +53,12 @@ def run_case(
         ``unwritten``: elements of the owned rows never written; ``trouble``: writes outside the owned rows, as
         sentences; ``repeat``: codes (1, rows, N) of the first launch run again, of several the first that differ
         from it, or None; ``fewer``: codes (1, rows, N) of its first tokens alone, by number of tokens; ``replayed`` and
-        ``concurrent``: see :class:`.calls.Launched`; ``seconds`` of prepare and run.
+        ``concurrent``: see :class:`.calls.Launched`; ``guard_pages``: whether each CUDA tensor ended at an unmapped
+        page; ``seconds`` of prepare and run.
 
     Raises:
         CannotJudge: the call needs a CUDA device, and this is none.
+        BehindTheEndError: with guard pages, an access behind a tensor.
     """
     adapter = _kernel(kernel)
     judged = parse_case(case)
@@ -64,7 +67,7 @@ def run_case(
     lease = gpu_lease(place.uuid, exclusive=False, timeout=lease_timeout) if place.kind == "cuda" else nullcontext()
     if CUDA_CALLS.intersection(judged.call) and place.kind != "cuda":
         raise CannotJudge(f"{place.name} has neither CUDA graphs nor streams", "judge it on a CUDA device")
-    with lease:
+    with lease, guard_pages() as guarded:
         start = time.perf_counter()
         # States share nothing: a kernel's locks and workspaces serve one stream at a time.
         states = [adapter.prepare(judged, operands, place) for _ in range(2 if "streams" in judged.call else 1)]
@@ -102,6 +105,7 @@ def run_case(
         "fewer": fewer,
         "replayed": launched.replayed,
         "concurrent": launched.concurrent,
+        "guard_pages": guarded,
         "seconds": {"prepare": prepared - start, "run": ran - prepared},
     }
 

@@ -39,7 +39,8 @@ def main() -> None:
     faulthandler.enable()
     faulthandler.register(STACK_SIGNAL, file=stack)
     control: Connection[Any, Any] = Connection(control_fd)
-    control.send_bytes(json.dumps({"package": humming_conformance.__file__}).encode())
+    hello = {"package": humming_conformance.__file__, "pid": os.getpid()}
+    control.send_bytes(json.dumps(hello).encode())
     while True:
         try:
             request = json.loads(control.recv_bytes())

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from humming_conformance.verdicts.memory import add_findings
 from humming_conformance.verdicts.numerics import NumericsEvidence, judge_numerics
 
-__all__ = ["NumericsEvidence", "judge_numerics"]
+__all__ = ["NumericsEvidence", "add_findings", "judge_numerics"]

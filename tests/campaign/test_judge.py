@@ -190,7 +190,8 @@ def test_a_run_without_pytest(tmp_path, monkeypatch):
 
     def numerics(_judge, task):
         judged.append(task.subject)
-        return judge_with(run_case)[0]._judged(task)
+        judge, pool = judge_with(run_case)
+        return judge._judged(task, pool.call)
 
     monkeypatch.setattr(Judge, "numerics", numerics)
     folder = tmp_path / "ledger"
