@@ -53,7 +53,7 @@ class Results:
             if not planned:
                 self.planned = tuple(next(record["planned"] for record in reversed(records) if "planned" in record))
         elif head is None:
-            raise ResultsError(f"{self.path} holds no results; run without --table first")
+            raise ResultsError(f"{self.path} holds no results; run without --tables-only first")
         else:
             folder.mkdir(parents=True, exist_ok=True)
             self.head = dict(head)
