@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -38,30 +40,30 @@ class FakeDriver:
             self.calls.append(name)
             if name == self.fails:
                 return 2
-            answer = getattr(type(self), f"on_{name}", None)
+            answer = getattr(type(self), "on_" + re.sub("(?=[A-Z])", "_", name).lower(), None)
             return 0 if answer is None else answer(self, *arguments)
 
         return call
 
-    def on_cuGetErrorName(self, status, text):
+    def on_cu_get_error_name(self, status, text):
         """Two is what the driver says without memory."""
         text._obj.value = {2: b"CUDA_ERROR_OUT_OF_MEMORY"}[status.value]
         return 0
 
-    def on_cuMemGetAllocationGranularity(self, granule, properties, _option):
+    def on_cu_mem_get_allocation_granularity(self, granule, properties, _option):
         """2 MiB."""
         assert (properties._obj.type, properties._obj.location.type) == (1, 1)
         granule._obj.value = GRANULE
         return 0
 
-    def on_cuMemAddressReserve(self, base, size, _alignment, _address, _flags):
+    def on_cu_mem_address_reserve(self, base, size, _alignment, _address, _flags):
         """One reservation behind the other."""
         base._obj.value = self._next
         self.reserved[self._next] = size.value
         self._next += size.value
         return 0
 
-    def on_cuMemCreate(self, handle, size, properties, _flags):
+    def on_cu_mem_create(self, handle, size, properties, _flags):
         """A handle on memory."""
         assert size.value % GRANULE == 0
         assert properties._obj.location.id == 0
@@ -69,31 +71,31 @@ class FakeDriver:
         self.handles.add(handle._obj.value)
         return 0
 
-    def on_cuMemMap(self, base, size, _offset, handle, _flags):
+    def on_cu_mem_map(self, base, size, _offset, handle, _flags):
         """Within a reservation, by a handle that lives."""
         assert handle.value in self.handles
         assert size.value <= self.reserved[base.value]
         self.mapped[base.value] = size.value
         return 0
 
-    def on_cuMemSetAccess(self, base, size, access, count):
+    def on_cu_mem_set_access(self, base, size, access, count):
         """For reading and writing."""
         assert (access._obj.flags, count.value) == (3, 1)
         self.accessible[base.value] = size.value
         return 0
 
-    def on_cuMemUnmap(self, base, size):
+    def on_cu_mem_unmap(self, base, size):
         """Whole mappings only."""
         assert self.mapped.pop(base.value) == size.value
         self.accessible.pop(base.value, None)
         return 0
 
-    def on_cuMemRelease(self, handle):
+    def on_cu_mem_release(self, handle):
         """A handle once."""
         self.handles.remove(handle.value)
         return 0
 
-    def on_cuMemAddressFree(self, base, size):
+    def on_cu_mem_address_free(self, base, size):
         """Whole reservations that nothing is mapped in."""
         assert base.value not in self.mapped
         assert self.reserved.pop(base.value) == size.value
@@ -199,7 +201,8 @@ def test_only_where_they_are_asked_for(monkeypatch):
 @pytest.mark.parametrize(
     "words", ["CUDA error: an illegal memory access was encountered", "error CUDA_ERROR_ILLEGAL_ADDRESS (700)"]
 )
-def test_an_illegal_access_is_told_as_what_it_is(allocator, words):
+@pytest.mark.usefixtures("allocator")
+def test_an_illegal_access_is_told_as_what_it_is(words):
     """The error says that a kernel went behind the end of a tensor, names its cause and keeps its words."""
     with pytest.raises(BehindTheEndError, match="read or wrote behind the end of a tensor") as caught, guard_pages():
         raise RuntimeError(words)
@@ -207,7 +210,8 @@ def test_an_illegal_access_is_told_as_what_it_is(allocator, words):
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
-def test_other_errors_pass(allocator):
+@pytest.mark.usefixtures("allocator")
+def test_other_errors_pass():
     """What has nothing to do with memory is what it was."""
     with pytest.raises(ValueError, match="no such tile"), guard_pages():
         raise ValueError("no such tile")
@@ -215,10 +219,14 @@ def test_other_errors_pass(allocator):
 
 def test_memory_that_ran_out_is_told(allocator):
     """A null pointer leads to an illegal access; the error is that memory ran out, and the next case starts anew."""
-    with pytest.raises(torch.OutOfMemoryError, match="16 bytes with guard pages"), guard_pages():
-        allocator._library.fails = "cuMemCreate"
+    allocator._library.fails = "cuMemCreate"
+
+    def use_what_was_allocated():
         assert allocator.allocate_for_torch(16, 0, None) is None
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    with pytest.raises(torch.OutOfMemoryError, match="16 bytes with guard pages"), guard_pages():
+        use_what_was_allocated()
     with pytest.raises(torch.OutOfMemoryError), guard_pages():
         allocator.allocate_for_torch(16, 0, None)
     with guard_pages() as guarded:

@@ -53,7 +53,7 @@ def no_tool(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
 
 
-def test_reports_are_read(tool):
+def test_reports_are_read():
     """Each report is one text with kind, kernel, thread and address; the summary counts what wasn't printed."""
     found = sanitizer.read_log(READ)
     assert found.count == 40
@@ -110,7 +110,8 @@ def test_the_command(tool, tmp_path, name):
     assert sanitizer.version() == "Version 2025.3.1.0 (build 1)"
 
 
-def test_what_is_missing(tool, monkeypatch):
+@pytest.mark.usefixtures("tool")
+def test_what_is_missing():
     """No CUDA device and a captured graph cannot be judged under a tool; a plain case on a GPU can."""
     case = parse_case(CASE)
     assert sanitizer.missing("memcheck", case, H200) is None
@@ -121,7 +122,8 @@ def test_what_is_missing(tool, monkeypatch):
     assert "captures a graph" in graph.reason
 
 
-def test_a_tool_that_is_not_here(no_tool, tmp_path):
+@pytest.mark.usefixtures("no_tool")
+def test_a_tool_that_is_not_here(tmp_path):
     """It is told with its mend; no command is made up."""
     support = sanitizer.missing("racecheck", parse_case(CASE), H200)
     assert (support.answer, support.reason) == ("absent", "compute-sanitizer is not here")
