@@ -31,6 +31,11 @@ def min_exponent(element: ElementFormat) -> int:
     return element.min_exponent
 
 
+def is_wide(element: ElementFormat) -> bool:
+    """Whether a format has binades enough that not all its codes make sense in one matrix."""
+    return isinstance(element, FloatFormat) and element.exponent_bits > 0 and element.maximum > 64
+
+
 def any_code(words: Array, arrays: Arrays, element: ElementFormat) -> Array:
     """Every finite code, equally likely."""
     return take(words, arrays, finite_codes(element))

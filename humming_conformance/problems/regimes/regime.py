@@ -129,7 +129,7 @@ class Regime:
 
     def some_code(self, words: Array, element: ElementFormat) -> Array:
         """All codes of a format without wide range, else four binades around 1, both signs."""
-        if not element.is_float or element.maximum <= 64:
+        if not fill.is_wide(element):
             return fill.any_code(words, self.arrays, element)
         return fill.float_code(words, element, -2, 1, signed=True)
 

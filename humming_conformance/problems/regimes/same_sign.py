@@ -35,7 +35,7 @@ class SameSign(Regime):
 
     def _positive(self, tensor: str, shape: tuple[int, ...], element: ElementFormat) -> Array:
         words = self.draw.words(tensor, shape)
-        if not element.is_float or element.maximum <= 64:
+        if not fill.is_wide(element):
             codes = fill.finite_codes(element)
             values = element.decode(codes)
             return fill.take(words, self.arrays, codes[values > 0])
