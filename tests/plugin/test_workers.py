@@ -32,11 +32,26 @@ SMALL_GPU = Device("t4", "cuda", sm=75, memory=15 << 30)
 )
 def test_auto_workers(monkeypatch, found, cores, gigabytes, expected):
     """Cores and memory decide, and with GPUs their memory, up to 16 workers each."""
-    config = SimpleNamespace(args=["humming_conformance.suites"], invocation_params=SimpleNamespace(dir="/"))
+    assert workers(monkeypatch, found, cores, gigabytes) == expected
+
+
+def test_auto_workers_under_a_memory_checker(monkeypatch):
+    """Each worker needs 8 GiB of either memory."""
+    assert workers(monkeypatch, [GPU, CPU], 16, 64, tool="memcheck") == 8
+    assert workers(monkeypatch, [SMALL_GPU, CPU], 16, 64, tool="memcheck") == 1
+
+
+def workers(monkeypatch, found, cores, gigabytes, tool=""):
+    """What -n auto means on a machine with these devices, cores and GiB of memory."""
+    config = SimpleNamespace(
+        args=["humming_conformance.suites"],
+        invocation_params=SimpleNamespace(dir="/"),
+        option=SimpleNamespace(conformance_sanitize=tool),
+    )
     monkeypatch.setattr(devices, "detect_devices", lambda: found)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: range(cores))
     monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": gigabytes << 18}.__getitem__)
-    assert pytest_plugin.pytest_xdist_auto_num_workers(config) == expected
+    return pytest_plugin.pytest_xdist_auto_num_workers(config)
 
 
 @pytest.mark.parametrize(
