@@ -19,6 +19,7 @@ from humming_conformance.oracle.comparison import Comparison
 from humming_conformance.oracle.contract import Contract
 from humming_conformance.oracle.dequantize import Array, Index, activation_factor, bias_values
 from humming_conformance.oracle.misread import Weights, misread_weights, offset_words
+from humming_conformance.oracle.single_weight import SingleWeights, explain
 from humming_conformance.problems import Case, Operands
 
 FaultClass = Literal[
@@ -36,6 +37,8 @@ FaultClass = Literal[
 
 #: Wrong elements that are recomputed, spread evenly over all.
 SAMPLE = 192
+#: Columns whose wrong elements are looked at one by one where each reads one weight, and the most of them.
+_COLUMNS, _OF_COLUMNS = 4, 2048
 #: Share of the sample that a hypothesis must explain; the rest may drown in the rounding that the contract
 #: allows.
 ENOUGH = 0.75
@@ -97,10 +100,19 @@ class Hypothesis:
 
 def draw_sample(case: Case, operands: Operands, comparison: Comparison) -> Sample:
     """Up to ``SAMPLE`` wrong elements with finite stored and expected values."""
+    places = _wrong_places(comparison)
+    chosen = np.unique(np.linspace(0, max(len(places) - 1, 0), min(SAMPLE, len(places))).astype(np.int64))
+    return _sample_at(case, operands, comparison, places[chosen])
+
+
+def _wrong_places(comparison: Comparison) -> NDArray[np.int64]:
+    """(n, 3) launch, row and column of all wrong elements with finite stored and expected values."""
     finite = np.isfinite(comparison.got) & np.isfinite(comparison.expected)
-    places = np.argwhere(comparison.wrong & finite)
-    chosen = places[np.unique(np.linspace(0, max(len(places) - 1, 0), min(SAMPLE, len(places))).astype(np.int64))]
-    launch, row, column = chosen.T
+    return np.argwhere(comparison.wrong & finite)
+
+
+def _sample_at(case: Case, operands: Operands, comparison: Comparison, places: NDArray[np.int64]) -> Sample:
+    launch, row, column = places.T
     token, slot = np.divmod(comparison.region.rows[row], case.problem.top_k)
     expert = np.zeros_like(launch) if operands.expert is None else operands.expert[launch, token, slot]
     channel = comparison.region.columns[column]
@@ -131,7 +143,23 @@ def best_hypothesis(case: Case, operands: Operands, comparison: Comparison, samp
     with np.errstate(invalid="ignore", over="ignore"):
         hypotheses = list(_hypotheses(case, operands, comparison, sample))
     best = max(hypotheses, key=lambda hypothesis: hypothesis.share)
-    return best if best.share >= ENOUGH else None
+    if best.share >= ENOUGH:
+        return best
+    return _single_weights(case, operands, comparison) if sample.k.shape[1] == 1 else None
+
+
+def _single_weights(case: Case, operands: Operands, comparison: Comparison) -> Hypothesis | None:
+    """What elements of a few columns tell of the one weight that each of them read."""
+    places = _wrong_places(comparison)
+    columns = np.unique(places[:, 2])
+    chosen = columns[np.unique(np.linspace(0, len(columns) - 1, _COLUMNS).astype(np.int64))]
+    sample = _sample_at(case, operands, comparison, places[np.isin(places[:, 2], chosen)][:_OF_COLUMNS])
+    some = sample.activation[:, 0] != 0
+    expert, channel, k = sample.expert[some, 0], sample.channel[some, 0], sample.k[some, 0]
+    factor = sample.activation[some, 0] * Weights(case, operands).second(expert, channel)
+    used, tolerance = (sample.got - sample.bias)[some] / factor, sample.step[some] / np.abs(factor)
+    found = explain(case, operands, SingleWeights(used, tolerance, expert, channel, k))
+    return Hypothesis(*found) if found is not None else None
 
 
 def _hypotheses(case: Case, operands: Operands, comparison: Comparison, sample: Sample) -> Iterator[Hypothesis]:

@@ -21,7 +21,9 @@ class TensorCoreStep:
     accumulator_bits: int = 23
 
 
-def tensor_core_step(sm: int, input_bits: int = 16, mma_class: str = "mma") -> TensorCoreStep:
+def tensor_core_step(
+    sm: int, input_bits: int = 16, mma_class: str = "mma", instruction_k: int | None = None
+) -> TensorCoreStep:
     """The step for inputs of 16 or 8 bits and an fp32 accumulator.
 
     Args:
@@ -29,10 +31,14 @@ def tensor_core_step(sm: int, input_bits: int = 16, mma_class: str = "mma") -> T
         input_bits: 16 (fp16, bf16) or 8 (fp8).
         mma_class: ``mma`` or ``wgmma``. With fp8 inputs mma.sync is native on sm_89 and from sm_120 on; sm_90 runs it
             on its fp16 cores.
+        instruction_k: K of the instruction where that is less than what the core adds at once (mma.m16n8k8 on sm_80
+            and later); a step never spans two instructions.
     """
     # Turing adds 8 bytes of products at a time, Ampere and Ada 16, Hopper and Blackwell 32.
     step_bytes = 32 if sm >= 90 else 16 if sm >= 80 else 8
     step_length = 8 * step_bytes // input_bits
+    if instruction_k is not None:
+        step_length = min(step_length, instruction_k)
     if input_bits == 8 and (sm == 89 or (sm == 90 and mma_class == "wgmma")):
         return TensorCoreStep(step_length, 13, 13)
     if input_bits == 8 and sm == 90:
