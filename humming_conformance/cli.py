@@ -94,7 +94,7 @@ def _plan(options: argparse.Namespace) -> int:
     for task in plan:
         reason = f": {task.support.reason}" if task.support.reason else ""
         print(f"{task.subject} {task.support.answer}{reason}")
-    print("\n".join(plan_lines((task.subject.kernel, task.support) for task in plan)))
+    print("\n".join(plan_lines((task.subject.heading, task.support) for task in plan)))
     return 0
 
 

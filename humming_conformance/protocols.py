@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from humming_conformance.devices import Device
+from humming_conformance.devices import Device, names_pretended_device
 from humming_conformance.oracle.contract import Contract
 from humming_conformance.problems import Case, Operands
 
@@ -31,6 +31,11 @@ class Subject:
 
     def __str__(self) -> str:
         return f"{self.kernel}:{self.case_id}:{self.device}"
+
+    @property
+    def heading(self) -> str:
+        """What reports count the subject under: the kernel, or one of its older paths."""
+        return f"{self.kernel} on {self.device}" if names_pretended_device(self.device) else self.kernel
 
     @classmethod
     def parse(cls, text: str) -> Subject:
@@ -151,7 +156,12 @@ class Output:
 
 @runtime_checkable
 class Kernel(Protocol):
-    """An adapter. ``prepare``, ``run``, ``route`` and ``contract`` are called in a kernel process only."""
+    """An adapter. ``prepare``, ``run``, ``route`` and ``contract`` are called in a kernel process only.
+
+    Two more attributes are optional. ``older_paths: tuple[int, ...]`` are compute capabilities, such as 80, whose code
+    the kernel can be made to run on a newer GPU: ``prepare`` is then given a device that is ``pretended``, in a process
+    that sees no other. ``reproduction(case, route, device) -> str`` is source for ``repro``.
+    """
 
     #: Name in subjects: lower case, ``[a-z0-9_]+``.
     name: str

@@ -200,7 +200,7 @@ class _Conformance:
         """What would run and, for the rest, why not."""
         from humming_conformance.report import plan_lines
 
-        return [] if self.is_worker else plan_lines((task.subject.kernel, task.support) for task in self.run.plan)
+        return [] if self.is_worker else plan_lines((task.subject.heading, task.support) for task in self.run.plan)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:

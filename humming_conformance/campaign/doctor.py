@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 
 from humming_conformance.campaign.kernels import KernelReference, find_kernels
-from humming_conformance.devices import detect_devices, gpu_problem
+from humming_conformance.devices import detect_devices, gpu_problem, pretended_devices
 from humming_conformance.execution import LibraryError, resolve_library, state_folder
 
 _TOOLS = {
@@ -37,6 +37,8 @@ def _devices() -> Iterator[str]:
     for device in detect_devices():
         detail = f"sm_{device.sm}, {device.memory / 2**30:.0f} GiB" if device.kind == "cuda" else device.kind
         yield f"  ok    {device.name}: {detail}"
+    for name in dict.fromkeys(device.name for device in pretended_devices(detect_devices())):
+        yield f"  ok    {name}: older code path, for kernels that have it"
     if gpu_problem():
         yield f"  none  GPU: {gpu_problem()}; mend: run on a machine with an NVIDIA GPU and driver"
 

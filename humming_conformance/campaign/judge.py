@@ -228,6 +228,8 @@ def _reproduction(task: Task, sanitize: str) -> str:
         options += f" --library {library.module}={task.request}"
     options += f" --sanitize {sanitize}" if sanitize else ""
     kernel = options if "--kernel" in options else f" --kernel {task.subject.kernel}{options}"
+    if task.device.pretended:
+        kernel += f" --device {task.device.name}"
     package = Path(humming_conformance.__file__).resolve().parent
     # In a checkout the suites lie beside the package, which links to them; an installed copy holds them.
     checkout = (package / "suites").resolve().parent == package.parent

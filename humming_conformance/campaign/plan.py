@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from humming_conformance.campaign.kernels import KernelError, KernelReference, find_kernels
-from humming_conformance.devices import NO_GPU, Device, detect_devices, gpu_problem
+from humming_conformance.devices import NO_GPU, Device, detect_devices, gpu_problem, pretended_devices
 from humming_conformance.execution import LibraryBuild, LibraryError, resolve_library
 from humming_conformance.problems import Case, parse_case
-from humming_conformance.problems.tiers import load_tier
+from humming_conformance.problems.tiers import TIERS, load_tier
 from humming_conformance.protocols import Subject, Support
 
 
@@ -27,8 +27,9 @@ class RunOptions:
     Attributes:
         tier: which committed lists of cases.
         kernels: names or references; empty for all.
-        devices: names of devices to judge on; empty for the best one that each kernel can use here.
-        cases: ids to judge instead of the tier's.
+        devices: names of devices to judge on; empty for the best one that each kernel can use here and, one tier
+            lower, the kernel's older code paths that a GPU here executes.
+        cases: ids to judge instead of the tier's; on older paths only where ``devices`` names them.
         libraries: library name → version, wheel or folder.
     """
 
@@ -54,7 +55,7 @@ class Task:
 
 
 def make_plan(options: RunOptions) -> tuple[Task, ...]:
-    """Every subject of the run, kernel by kernel in tier order.
+    """Every subject of the run, kernel by kernel and device by device in tier order.
 
     Raises:
         PlanError: unknown device or library name, or nothing to judge.
@@ -68,21 +69,21 @@ def make_plan(options: RunOptions) -> tuple[Task, ...]:
     given = [parse_case(case_id, chain(*listed.values())) for case_id in dict.fromkeys(options.cases)]
     plan: list[Task] = []
     for reference in references:
-        cases = given or [parse_case(case_id) for case_id in listed[reference.kernel.name]]
         build, missing = _library(reference, options.libraries)
         library = reference.kernel.library
         request = options.libraries.get(library.module, "") if library else ""
-        for device in _devices_for(reference, devices, chosen=bool(options.devices)):
-            for case in cases:
+        for device, tier in _places(reference, devices, options):
+            for case in given or map(parse_case, load_tier(tier, reference.kernel.name)):
                 support = _support(reference, case, device, missing)
                 subject = Subject(reference.kernel.name, case.id, device.name)
                 plan.append(Task(subject, case, reference, device, support, build, request))
     if not plan:
-        here = ", ".join(device.name for device in devices)
+        here = ", ".join(dict.fromkeys(device.name for device in devices))
         kinds = dict.fromkeys(chain(*(reference.kernel.device_kinds for reference in references)))
+        older = any(device.pretended for device in devices)
         raise PlanError(
             f"nothing to judge: {', '.join(names)} can't run on {here}; needed is a device of the kind "
-            f"{' or '.join(kinds)}"
+            f"{' or '.join(kinds)}{', or a kernel with these older_paths' if older else ''}"
         )
     return tuple(plan)
 
@@ -108,7 +109,8 @@ def _support(reference: KernelReference, case: Case, device: Device, missing: Su
 
 
 def _chosen_devices(names: tuple[str, ...]) -> tuple[Device, ...]:
-    devices = detect_devices()
+    real = detect_devices()
+    devices = (*real, *pretended_devices(real))
     found = {device.name: device for device in devices}
     for name in names:
         if name not in found:
@@ -118,17 +120,42 @@ def _chosen_devices(names: tuple[str, ...]) -> tuple[Device, ...]:
     return tuple(device for device in devices if not names or device.name in names)
 
 
-def _devices_for(reference: KernelReference, devices: tuple[Device, ...], *, chosen: bool) -> list[Device]:
-    """The first of the devices that is of a kind the kernel prefers.
+def _places(
+    reference: KernelReference, devices: tuple[Device, ...], options: RunOptions
+) -> Iterator[tuple[Device, str]]:
+    """Where a kernel is judged, and by which tier's list.
 
-    Where there is none, the GPU that the machine lacks stands for it, unless the user chose among the devices.
+    The first of the devices that is of a kind the kernel prefers; where there is none, the GPU that the machine lacks
+    stands for it, unless the user chose among the devices. Then the kernel's older paths: chosen ones by the tier that
+    was asked for, else by the tier below, of which ``smoke`` has none.
     """
     kernel = reference.kernel
-    for kind in kernel.device_kinds:
-        for device in devices:
-            if device.kind == kind:
-                return [device]
-    return [NO_GPU] if "cuda" in kernel.device_kinds and not chosen else []
+    real = [
+        device for kind in kernel.device_kinds for device in devices if device.kind == kind and not device.pretended
+    ]
+    if not real and "cuda" in kernel.device_kinds and not options.devices:
+        real = [NO_GPU]
+    for device in real[:1]:
+        yield device, options.tier
+    tiers = (options.tier,) if options.devices else TIERS[: TIERS.index(options.tier)][-1:]
+    older = _older_devices(reference, devices) if options.devices or not options.cases else []
+    for tier in tiers:
+        for device in older:
+            yield device, tier
+
+
+def _older_devices(reference: KernelReference, devices: tuple[Device, ...]) -> list[Device]:
+    """The pretended devices that the kernel has a path for, one of each name: workers share equal GPUs."""
+    paths = getattr(reference.kernel, "older_paths", ())
+    if not isinstance(paths, tuple):
+        raise KernelError(
+            f"kernel {reference.reference!r}: older_paths is {paths!r}; give compute capabilities as a tuple, as in (80,)"
+        )
+    found: dict[str, Device] = {}
+    for device in devices:
+        if device.pretended and device.sm in paths:
+            found.setdefault(device.name, device)
+    return list(found.values())
 
 
 def _library(reference: KernelReference, requests: Mapping[str, str]) -> tuple[LibraryBuild | None, Support | None]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from humming_conformance.campaign.judge import Judge, under_sanitizer
 from humming_conformance.campaign.plan import PlanError, RunOptions, Task, make_plan
-from humming_conformance.devices import detect_devices
+from humming_conformance.devices import detect_devices, names_pretended_device
 from humming_conformance.ledger import replace_text
 from humming_conformance.oracle import Contract, bound, reference, round_output
 from humming_conformance.problems import Case, Operands, build_operands
@@ -80,8 +80,9 @@ def reproduce(
 ) -> int:
     """Judge ``subject`` here if this machine can, print the verdict, write the script.
 
-    It is judged on the device it names where that is here, else on the best one for its kernel. Waivers are left
-    out. Returns the exit status: 1 for ``fail`` and ``error``, 3 where nothing was judged, else 0.
+    It is judged on the device it names where that is here, else on the best one for its kernel; an older path is
+    judged nowhere else, for other devices run other code. Waivers are left out. Returns the exit status: 1 for ``fail``
+    and ``error``, 3 where nothing was judged, else 0.
 
     Args:
         kernels: names or references to find the subject's kernel among; by default its own name.
@@ -90,7 +91,8 @@ def reproduce(
         sanitize: the memory checker to judge under, empty for none; the script runs without it.
 
     Raises:
-        PlanError: the kernel isn't among those named, or doesn't run on the device, which is here.
+        PlanError: the kernel isn't among those named, or doesn't run on the device, which is here; or no GPU here
+            executes the older path.
     """
     task = _task(subject, kernels, libraries)
     if sanitize:
@@ -129,7 +131,7 @@ def script(task: Task, operands: Operands, verdict: Verdict) -> str:
         scale=case.weight.scale_format,
         activation=case.activation.element,
         operands=base64.b85encode(zlib.compress(packed.getvalue(), 9)).decode(),
-        source=source(case, verdict.evidence.get("route")) if source else _through_us(task, launch),
+        source=source(case, verdict.evidence.get("route"), task.device) if source else _through_us(task, launch),
         promise=promise,
     )
 
@@ -180,7 +182,7 @@ def _task(subject: Subject, kernels: Sequence[str], libraries: Mapping[str, str]
     here = {device.name for device in detect_devices()}
     options = RunOptions(
         kernels=tuple(kernels) or (subject.kernel,),
-        devices=(subject.device,) if subject.device in here else (),
+        devices=(subject.device,) if subject.device in here or names_pretended_device(subject.device) else (),
         cases=(subject.case_id,),
         libraries=libraries,
     )

@@ -16,7 +16,7 @@ from humming_conformance.campaign.environment import IDENTITY, describe_environm
 from humming_conformance.campaign.judge import TIME_LIMIT, Judge, under_sanitizer
 from humming_conformance.campaign.kernels import KernelError
 from humming_conformance.campaign.plan import PlanError, RunOptions, Task, make_plan
-from humming_conformance.devices import Device, detect_devices
+from humming_conformance.devices import Device, detect_devices, pretended_devices
 from humming_conformance.execution import LibraryError
 from humming_conformance.ledger import (
     ExitStatus,
@@ -197,6 +197,7 @@ class Run:
 
 def _share(device: Device, worker: str) -> Device:
     """The device of that name that a worker uses: workers (``gw0``, ``gw1``…) take turns over equal GPUs."""
-    alike = [found for found in detect_devices() if found.name == device.name]
+    real = detect_devices()
+    alike = [found for found in (*real, *pretended_devices(real)) if found.name == device.name]
     number = re.sub(r"\D", "", worker)
     return alike[int(number or 0) % len(alike)]

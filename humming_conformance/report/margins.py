@@ -50,7 +50,7 @@ def margin_lines(verdicts: Sequence[Verdict], *, by_regime: bool = False) -> lis
         if "margin" not in evidence:
             continue
         case = parse_case(verdict.subject.case_id)
-        key = (verdict.subject.kernel, str(evidence["route"]["path"]), _weights(case), _activations(case))
+        key = (verdict.subject.heading, str(evidence["route"]["path"]), _weights(case), _activations(case))
         group = groups.setdefault((*key, case.regime) if by_regime else key, _Group())
         group.contracts.append(_arithmetic(str(evidence["contract"]), case.output))
         if not evidence["exact"]:

@@ -12,7 +12,7 @@ _WORDS = {"yes": "would be judged", "no": "unsupported", "absent": "not_run"}
 
 
 def plan_lines(answers: Iterable[tuple[str, Support]]) -> list[str]:
-    """Counts of (kernel, support) pairs, and the reason and mend of what would not be judged here."""
+    """Counts of (heading of the subject, support) pairs, and the reason and mend of what would not be judged here."""
     counts = Counter((kernel, support) for kernel, support in answers)
     lines = [f"conformance plan: {counts.total()} subjects"]
     for (kernel, support), count in sorted(counts.items(), key=lambda item: (item[0][0], -item[1])):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from humming_conformance.devices import Device
 from humming_conformance.kernels import _moe_layout as moe_layout
-from humming_conformance.kernels.humming_lib import contracts, layout, reproduction
+from humming_conformance.kernels.humming_lib import contracts, layout, pretended, reproduction
 from humming_conformance.kernels.humming_lib.claims import CLAIMS, MINIMUM_SM
 from humming_conformance.kernels.humming_lib.selection import compute_config, production_config
 from humming_conformance.kernels.humming_lib.stream_k import MAX_SLICES, StreamK, stream_k
@@ -116,6 +116,7 @@ class HummingKernelAdapter:
 
     name = "humming"
     device_kinds: tuple[str, ...] = ("cuda",)
+    older_paths: tuple[int, ...] = tuple(pretended.PROFILES)
     claims: tuple[Claim, ...] = CLAIMS
     library: Library | None = Library(
         distribution="humming-kernels",
@@ -141,11 +142,12 @@ class HummingKernelAdapter:
         """Load and transform the weights, choose and compile the schedule for this M, upload activations.
 
         Raises LayerError if the layer's tensors aren't the documented ones, SelectionError if the library
-        has no schedule, and whatever the library raises itself.
+        has no schedule, what :func:`.pretended.install` raises, and whatever the library raises itself.
         """
         import torch
         from humming.kernel.humming import HummingKernel
 
+        pretended.install(device)
         layer = _transformed_layer(case, operands)
         index = torch.cuda.current_device()
         compute = compute_config(case)
@@ -223,9 +225,9 @@ class HummingKernelAdapter:
         """The arithmetic of that route: :mod:`.contracts`."""
         return contracts.contract(case, route)
 
-    def reproduction(self, case: Case, route: Mapping[str, Any] | None) -> str:
+    def reproduction(self, case: Case, route: Mapping[str, Any] | None, device: Device) -> str:
         """Source of one launch that needs numpy, torch and humming alone: :mod:`.reproduction`."""
-        return reproduction.source(case, route, _padding(case))
+        return reproduction.source(case, route, _padding(case), device)
 
 
 def _library_version() -> str:

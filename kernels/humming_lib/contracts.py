@@ -132,7 +132,9 @@ def _accumulation(case: Case, route: Route, path: ScalePath) -> _Fields:
     if case.activation.element == "int8":
         return fields | {"accumulator_format": ("int32", _INTEGER)}
     sm = route.details["hardware_sm"]
-    step = tensor_core.tensor_core_step(sm, case.activation.format.bits, route.mma_class)
+    # kernel/humming.py:321: the code of sm_75 has mma.m16n8k8, wherever it executes.
+    instruction_k = 8 if route.details["layer_config"]["sm_version"] == 75 else None
+    step = tensor_core.tensor_core_step(sm, case.activation.format.bits, route.mma_class, instruction_k)
     where = f"{route.mma_class} on sm_{sm}: {tensor_core.SOURCE}"
     fields["step_length"] = (step.step_length, f"L={step.step_length}, {where}")
     fields["fraction_bits"] = (step.fraction_bits, f"F={step.fraction_bits}, {where}")

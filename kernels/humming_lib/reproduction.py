@@ -13,9 +13,10 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from humming_conformance.devices import Device
 from humming_conformance.formats import IntegerFormat
 from humming_conformance.kernels import _moe_layout as moe_layout
-from humming_conformance.kernels.humming_lib import layout
+from humming_conformance.kernels.humming_lib import layout, pretended
 from humming_conformance.kernels.humming_lib.selection import compute_config
 from humming_conformance.problems import Case
 
@@ -31,6 +32,25 @@ def tensor(codes, dtype):
     """A tensor of ``dtype`` with the bits of ``codes``."""
     return torch.from_numpy(codes.view(f"i{codes.itemsize}")).view(dtype)
 '''
+
+_PRETENDING = """\
+# The library's code for sm_{sm}, executed on sm_{hardware_sm}: the library sees another device, the compiler this one.
+from types import SimpleNamespace
+
+import humming.device
+from humming.jit.runtime import KernelRuntime
+
+DEVICE = SimpleNamespace(
+{fields})
+
+
+def init_sm_version(kernel):
+    kernel.sm_version, kernel.sm_version_str = {sm}, "{hardware_sm}"
+
+
+humming.device._get_device_info_extension = lambda: SimpleNamespace(_DeviceInfo=lambda index: DEVICE)
+KernelRuntime.init_sm_version = init_sm_version
+"""
 
 _FORCED = '''\
 def choose_schedule(layer):
@@ -134,7 +154,7 @@ capacity = EXPERTS * max_tokens""",
 }
 
 
-def source(case: Case, route: Mapping[str, Any] | None, padding: tuple[int, int]) -> str:
+def source(case: Case, route: Mapping[str, Any] | None, padding: tuple[int, int], device: Device) -> str:
     """The text for a case.
 
     Args:
@@ -142,19 +162,29 @@ def source(case: Case, route: Mapping[str, Any] | None, padding: tuple[int, int]
         route: the reported :class:`~humming_conformance.protocols.Route` as a dictionary, whose tuning
             configuration is forced; None: the library chooses again.
         padding: multiples that the layer pads N and K to.
+        device: where it was judged; a pretended one is pretended by the script too.
     """
     details = route["details"] if route else {}
     library = f"  # humming-kernels {details['library']} on sm_{details['hardware_sm']}" if details else ""
+    pretending = [_pretending(device)] if device.pretended else []
     parts = [
         f"from humming.layer import HummingLayer{library}\n"
         + ("" if details else "from humming.tune import get_heuristics_config\n")
         + _sizes(case),
+        *pretending,
         _HELPERS,
         _make_layer(case, padding),
         _schedule(details),
         _run(case),
     ]
     return "\n\n".join(parts).rstrip("\n")
+
+
+def _pretending(device: Device) -> str:
+    """Source of what :mod:`.pretended` does."""
+    properties = pretended.library_properties(pretended.PROFILES[device.sm])
+    fields = "".join(f"    {name}={value!r},\n" for name, value in properties.items())
+    return _PRETENDING.format(sm=device.sm, hardware_sm=device.hardware_sm, fields=fields)
 
 
 def _sizes(case: Case) -> str:

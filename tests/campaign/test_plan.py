@@ -150,6 +150,90 @@ def test_the_tier_is_the_default():
     assert len({task.subject for task in found}) == len(found)
 
 
+OLDER = ["sm_75_on_sm_90", "sm_80_on_sm_90", "sm_86_on_sm_90", "sm_89_on_sm_90"]
+
+
+def by_device(*kernel_names, **options):
+    """Case ids of the plan by kernel and device."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for task in make_plan(RunOptions(kernels=kernel_names, **options)):
+        found.setdefault((task.subject.kernel, task.subject.device), []).append(task.subject.case_id)
+    return found
+
+
+@pytest.mark.parametrize(("tier", "below"), [("smoke", None), ("gate", "smoke"), ("full", "gate")])
+def test_older_paths_are_judged_one_tier_lower(machine, library, tier, below):
+    """Behind its best device a kernel's older paths, if it has some, on each once; smoke, and no GPU, have none."""
+    library(LibraryBuild("humming", "0.1.20", None, "0123456789ab"))
+    machine(*GPUS, CPU)
+    found = by_device("humming", "qdq", tier=tier)
+    expected = {("humming", "h200"): list(load_tier(tier, "humming"))}
+    if below is not None:
+        expected |= {("humming", name): list(load_tier(below, "humming")) for name in OLDER}
+    expected[("qdq", "h200")] = list(load_tier(tier, "qdq"))
+    assert found == expected
+    assert list(found) == list(expected)
+    machine(CPU, problem="NVML finds no driver")
+    assert list(by_device("humming", tier=tier)) == [("humming", "no_gpu")]
+
+
+def test_a_chosen_older_path(machine, library, package):
+    """Named devices are judged at the tier that was asked for; a case given without devices on the best one alone."""
+    library(LibraryBuild("humming", "0.1.20", None, "0123456789ab"))
+    machine(*GPUS, CPU)
+    gate = list(load_tier("gate", "humming"))
+    assert by_device("humming", devices=("sm_80_on_sm_90",)) == {("humming", "sm_80_on_sm_90"): gate}
+    both = by_device("humming", devices=("sm_89_on_sm_90", "h200"))
+    assert both == {("humming", "h200"): gate, ("humming", "sm_89_on_sm_90"): gate}
+    assert list(by_device("humming", cases=(CLAIMED,))) == [("humming", "h200")]
+    assert list(by_device("humming", cases=(CLAIMED,), devices=tuple(OLDER))) == [("humming", name) for name in OLDER]
+    with pytest.raises(PlanError, match=r"qdq can't run on sm_80_on_sm_90; .*, or a kernel with these older_paths"):
+        by_device("qdq", devices=("sm_80_on_sm_90",))
+    package("mine.py", ADAPTER.format(name="mine") + "kernel.older_paths = 80\n")
+    with pytest.raises(KernelError, match="older_paths is 80; give compute capabilities as a tuple"):
+        by_device("mine:kernel", cases=(CASE,), devices=("sm_80_on_sm_90",))
+    machine(CPU)
+    with pytest.raises(PlanError, match="'sm_80_on_sm_90' is not here; this machine has cpu"):
+        by_device("humming", devices=("sm_80_on_sm_90",))
+
+
+def test_what_an_older_path_lacks(machine, library):
+    """Humming's activation formats are those of the architecture whose code is judged."""
+    library(LibraryBuild("humming", "0.1.20", None, "0123456789ab"))
+    machine(*GPUS, CPU)
+    fp8 = "dense-w_fp4_e2m1.g32.ue8m0-a_fp8_e4m3.token-m16.n256.k512-readout"
+    found = answers("humming", cases=(CLAIMED, fp8), devices=("sm_75_on_sm_90", "sm_80_on_sm_90", "sm_89_on_sm_90"))
+    assert [reason for *_, reason in found] == [
+        "bf16 activations need sm_80, not sm_75",
+        "fp8_e4m3 activations need sm_89, not sm_75",
+        "",
+        "fp8_e4m3 activations need sm_89, not sm_80",
+        "",
+        "",
+    ]
+
+
+def test_a_process_for_each_pretended_device(machine, library):
+    """Each older path has a process of its own, which sees the real GPU; the lease is the real GPU's."""
+    library(LibraryBuild("humming", "0.1.20", None, "0123456789ab"))
+    machine(*GPUS, CPU)
+    tasks = make_plan(RunOptions(kernels=("humming",), cases=(CLAIMED,), devices=("h200", *OLDER)))
+    specs = [process_spec(task) for task in tasks]
+    assert [spec.name for spec in specs] == [f"humming@{name}" for name in ("h200", *OLDER)]
+    assert len(set(specs)) == 5
+    assert {dict(spec.environment)["CUDA_VISIBLE_DEVICES"] for spec in specs} == {"GPU-a"}
+    assert {task.device.uuid for task in tasks} == {"GPU-a"}
+
+
+def test_older_paths_stand_apart_in_the_text(machine, library):
+    """The plan counts an older path under its device."""
+    library(LibraryBuild("humming", "0.1.20", None, "0123456789ab"))
+    machine(*GPUS, CPU)
+    tasks = make_plan(RunOptions(kernels=("humming",), cases=(CLAIMED,), devices=("h200", "sm_80_on_sm_90")))
+    lines = plan_lines((task.subject.heading, task.support) for task in tasks)
+    assert lines[1:] == ["      1 humming would be judged", "      1 humming on sm_80_on_sm_90 would be judged"]
+
+
 @pytest.mark.usefixtures("machine")
 def test_nothing_to_judge(package):
     """Kernels and devices that don't go together are an error that names both, and --device only where it was given."""

@@ -15,6 +15,7 @@ def _contract(text: str, *, mma: str = "wgmma", split_k: int = 1, sm: int = 90, 
     case = parse_case(text)
     path = contracts.scale_path(case, layer_config)
     details = {"scale_path": path, "warp_shape": [64, 32, 64], "unordered": split_k > 2, "hardware_sm": sm}
+    details["layer_config"] = {"sm_version": sm} | layer_config
     route = Route(f"{mma}_{path}", mma, (64, 256, 128), 4, split_k, case.activation.element, details)
     return kernel.contract(case, route)
 
@@ -77,3 +78,13 @@ def test_bias_and_stream_k():
     assert whole.bias_application == "after_rounding"
     assert (whole.split_k, whole.reduction_format, whole.repeatable) == (1, "fp32", True)
     assert (divided.split_k, divided.reduction_format, divided.repeatable) == (4, "bf16", False)
+
+
+def test_older_code_is_held_to_the_core_that_executes():
+    """The code of sm_75 adds 8 products a step on sm_90, that of sm_80 16, and fp8 of sm_89 runs on fp16 cores."""
+    turing = _contract("dense-w_int4.g128.fp16-a_fp16-m16.n256.k512-random", mma="mma", sm_version=75)
+    ampere = _contract("dense-w_int4.g128.fp16-a_fp16-m16.n256.k512-random", mma="mma", sm_version=80)
+    ada = _contract("dense-w_int4.channel.bf16-a_fp8_e4m3.token-m16.n256.k512-random", mma="mma", sm_version=89)
+    assert (turing.step_length, turing.fraction_bits) == (8, 25)
+    assert (ampere.step_length, ampere.fraction_bits) == (16, 25)
+    assert (ada.step_length, ada.fraction_bits, ada.accumulator_bits) == (16, 25, 23)

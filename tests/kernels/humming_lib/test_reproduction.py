@@ -5,6 +5,7 @@ import ast
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 
 from humming_conformance.campaign.plan import RunOptions, make_plan
 from humming_conformance.campaign.repro import script
+from humming_conformance.devices import Device
 from humming_conformance.formats import element_format
 from humming_conformance.kernels.humming_lib import kernel, layout
 from humming_conformance.problems import build_operands, parse_case
@@ -164,6 +166,11 @@ def _script(text: str, route: dict[str, Any] | None = None, launch: int = 0) -> 
     return script(task, build_operands(task.case), verdict)
 
 
+#: The real device, and one whose code it executes.
+H200 = Device("h200", "cuda", sm=90)
+AMPERE = Device("sm_80_on_sm_90", "cuda", sm=80, hardware_sm=90)
+
+
 def _execute(source: str) -> None:
     exec(compile(source, "repro.py", "exec"), {})  # noqa: S102  # it is what a maintainer would run
 
@@ -224,7 +231,7 @@ def test_tensors_are_those_of_the_adapter(text: str):
     case = parse_case(text)
     operands = build_operands(case)
     names: dict[str, Any] = {"np": np, "torch": torch}
-    exec(kernel.reproduction(case, ROUTE), names)  # noqa: S102  # as above
+    exec(kernel.reproduction(case, ROUTE, H200), names)  # noqa: S102  # as above
     arrays = {
         name: getattr(operands, name) for name in ("weight", "weight_scale", "weight_scale_2", "zero_point", "bias")
     }
@@ -250,6 +257,43 @@ def test_the_script_needs_numpy_torch_and_humming_alone(text: str, route: dict[s
             imported.add(str(node.module))
     standard = {"base64", "io", "zlib"}
     assert imported - standard - {"numpy", "torch", "humming.layer"} == (set() if route else {"humming.tune"})
+
+
+@pytest.mark.parametrize("route", [ROUTE, None])
+def test_an_older_path_is_shown_as_one(
+    route: dict[str, Any] | None,
+    library: type[NumpyLayer],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    """The script itself makes the library see the older device, and compile for the real one, before any layer."""
+    runtime = type("KernelRuntime", (), {})
+    for name, more in (("device", {}), ("jit", {}), ("jit.runtime", {"KernelRuntime": runtime})):
+        module = ModuleType(f"humming.{name}")
+        vars(module).update(more)
+        monkeypatch.setitem(sys.modules, f"humming.{name}", module)
+    description = sys.modules["humming.device"]
+    monkeypatch.setattr(sys.modules["humming"], "device", description, raising=False)
+    (task,) = make_plan(RunOptions(kernels=("humming",), cases=(READOUTS[6],)))
+    verdict = Verdict(task.subject, "numerics", "fail", "", "a message", (), {"route": route} if route else {})
+    seen = []
+    make = library.__init__
+
+    def init(self: NumpyLayer, **given: Any) -> None:
+        kernel_runtime = runtime()
+        kernel_runtime.init_sm_version()
+        device = description._get_device_info_extension()._DeviceInfo(0)
+        seen.append((device.sm_version, device.max_smem_size, kernel_runtime.sm_version, kernel_runtime.sm_version_str))
+        make(self, **given)
+
+    monkeypatch.setattr(library, "__init__", init)
+    if route is None:
+        choose = [(0, 1 << 20, SCHEDULE)]
+        monkeypatch.setattr(sys.modules["humming.tune"], "get_heuristics_config", lambda *_args, **_more: choose)
+    _execute(script(replace(task, device=AMPERE), build_operands(task.case), verdict))
+    assert capsys.readouterr().out.startswith("0 of ")
+    assert seen == [(80, 163 * 1024, 80, "90")]
+    assert "init_sm_version" not in _script(READOUTS[6], route)
 
 
 def _layer_arguments(build: Callable[[], object], recorded: type) -> dict[str, Any]:
@@ -283,7 +327,7 @@ def test_the_layer_is_made_as_the_adapter_makes_it(text: str, monkeypatch: pytes
     operands = build_operands(case)
     judged = _layer_arguments(lambda: adapter._transformed_layer(case, operands), Recorded)
     names: dict[str, Any] = {"np": np, "torch": torch}
-    exec(kernel.reproduction(case, ROUTE), names)  # noqa: S102  # as above
+    exec(kernel.reproduction(case, ROUTE, H200), names)  # noqa: S102  # as above
     arrays = {
         name: getattr(operands, name) for name in ("weight", "weight_scale", "weight_scale_2", "zero_point", "bias")
     }
