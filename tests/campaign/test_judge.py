@@ -14,7 +14,7 @@ from humming_conformance.campaign import run
 from humming_conformance.campaign.judge import Judge, target_of
 from humming_conformance.campaign.plan import PlanError, RunOptions, make_plan
 from humming_conformance.campaign.run import INPUT_ERRORS, Run, default_folder
-from humming_conformance.devices import Device
+from humming_conformance.devices import Device, pretended_devices
 from humming_conformance.execution import (
     LibraryBuild,
     ProcessDied,
@@ -263,3 +263,6 @@ def test_workers_share_equal_gpus(monkeypatch):
     monkeypatch.setattr(run, "detect_devices", lambda: (*gpus, other, Device("cpu", "cpu")))
     assert [run._share(gpus[0], worker).index for worker in ("main", "gw0", "gw1", "gw2", "gw13")] == [0, 0, 1, 0, 1]
     assert run._share(other, "gw1") == other
+    older = pretended_devices(gpus)[0]
+    assert [run._share(older, worker).uuid for worker in ("gw0", "gw1")] == ["GPU-0", "GPU-1"]
+    assert run._share(older, "gw1").pretended

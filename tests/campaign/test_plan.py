@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from humming_conformance.campaign import kernels, plan
-from humming_conformance.campaign.judge import process_spec
+from humming_conformance.campaign.judge import _reproduction, process_spec
 from humming_conformance.campaign.kernels import KernelError, find_kernels, load_kernel
 from humming_conformance.campaign.plan import PlanError, RunOptions, make_plan
 from humming_conformance.devices import NO_GPU, Device
@@ -223,6 +223,8 @@ def test_a_process_for_each_pretended_device(machine, library):
     assert len(set(specs)) == 5
     assert {dict(spec.environment)["CUDA_VISIBLE_DEVICES"] for spec in specs} == {"GPU-a"}
     assert {task.device.uuid for task in tasks} == {"GPU-a"}
+    commands = [_reproduction(task, "") for task in tasks]
+    assert [command.partition("--device ")[2] for command in commands] == ["", *OLDER]
 
 
 def test_older_paths_stand_apart_in_the_text(machine, library):

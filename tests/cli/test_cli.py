@@ -238,6 +238,8 @@ def test_repro_elsewhere(folder, capsys):
         out = capsys.readouterr().out
         assert "\nunsupported: " in out
         assert "judged on" not in out
+    assert cli.main(["repro", f"qdq:{CASE}:sm_80_on_sm_90"]) == 2  # other code than any real device's
+    assert "sm_80_on_sm_90" in capsys.readouterr().err
 
 
 def test_help_of_repro(capsys):

@@ -47,6 +47,16 @@ def test_counts_are_kept_apart_by_kernel_and_suite() -> None:
     }
 
 
+def test_an_older_path_is_counted_by_itself() -> None:
+    """Its verdicts stand under its device, beside those of the kernel's best one."""
+    subjects = [Subject("humming", "c", device) for device in ("h200", "sm_80_on_sm_90", "sm_80_on_sm_90")]
+    counts = count_by_kernel_and_suite([Verdict(subject, "numerics", "pass") for subject in subjects])
+    assert counts == {
+        ("humming", "numerics"): {"pass": 1},
+        ("humming on sm_80_on_sm_90", "numerics"): {"pass": 2},
+    }
+
+
 @pytest.mark.parametrize(
     ("one", "judged"),
     [
