@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Triton kernel of our own that also runs in Triton's interpreter: dense and MoE, 4- and 8-bit weights."""
+"""A Triton kernel of our own that also runs in Triton's interpreter: dense and MoE, weights of 3 to 8 bits."""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of the Triton kernels in :mod:`.dense` and :mod:`.moe`: claims, operands, schedule, route and contract."""
+"""Adapter of the Triton kernels in :mod:`.dense` and :mod:`.moe`: claims, operands, schedule, route and contract.
+
+With 16-bit activations they serve all weights that Humming's adapter claims, on every GPU from sm_80 on and for sizes
+that Humming refuses (N that is no multiple of 8, K of no multiple of 32, cut groups and blocks).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from humming_conformance.devices import Device
+from humming_conformance.formats import element_format
 from humming_conformance.kernels import _moe_layout as moe_layout
 from humming_conformance.kernels.torch_gemm import to_device
 from humming_conformance.oracle import tensor_core
@@ -29,27 +34,35 @@ K_TILE = 128
 
 _ROUNDING_SOURCE = "kernels/triton_fused/dense.py, step 2: dequantized in fp32, rounded once to the activation's format"
 
+#: Elements that are stored as wider ones: 3-bit codes don't fill bytes, and as 4-bit ones they need no code of their
+#: own in the kernel and half the bytes of one code a byte.
+_STORED_AS = {"int3": "int4"}
 
-def _group_fits(case: Case) -> bool:
-    size = case.weight.granularity.group_size
-    return size is None or K_TILE % size == 0 or size % K_TILE == 0
+_SIXTEEN_BIT = ("bf16", "fp16")
+#: Groups of any size; 96 is named because it is no power of two.
+_GROUPS = ("g*", "g96")
+_EVERY_SECOND_SCALE = ("none", "tensor", "channel")
 
 
-#: The kernels keep no memory between launches, and every row is summed in the same order whatever the batch.
-_CALLS = ("batch_invariant", "graph", "streams")
-_RULES = ((f"the group size divides {K_TILE} or is a multiple of it", _group_fits), NEUTRAL_OPERANDS)
-
-
-def _integers(weights: tuple[str, ...], zero_point: str) -> Claim:
+def _claim(
+    weights: tuple[str, ...],
+    granularities: tuple[str, ...],
+    scale_formats: tuple[str, ...] = _SIXTEEN_BIT,
+    *,
+    zero_points: tuple[str, ...] = ("none",),
+    second_scales: tuple[str, ...] = ("none",),
+) -> Claim:
     return Claim(
         kinds=PROBLEM_KINDS,
         weights=weights,
-        granularities=("g*", "channel"),
-        scale_formats=("bf16", "fp16"),
-        activations=("bf16", "fp16"),
-        zero_points=(zero_point,),
-        calls=_CALLS,
-        rules=_RULES,
+        granularities=granularities,
+        scale_formats=scale_formats,
+        activations=_SIXTEEN_BIT,
+        zero_points=zero_points,
+        second_scales=second_scales,
+        # No memory is kept between launches, and every row is summed in the same order whatever the batch.
+        calls=("batch_invariant", "graph", "streams"),
+        rules=(NEUTRAL_OPERANDS,),
     )
 
 
@@ -101,7 +114,9 @@ class _State:
     weight: torch.Tensor
     scale: torch.Tensor
     zero_point: torch.Tensor | None
+    second_scale: torch.Tensor | None
     bias: torch.Tensor | None
+    scale_rows: int
     group_size: int
     schedule: Schedule
     sm: int
@@ -114,17 +129,11 @@ class TritonFused:
     name = "triton_fused"
     device_kinds: tuple[str, ...] = ("cuda", "cpu_interpreter")
     claims: tuple[Claim, ...] = (
-        _integers(("int4", "int8"), "none"),
-        _integers(("uint4", "uint8"), "integer"),
-        Claim(
-            kinds=PROBLEM_KINDS,
-            weights=("fp4_e2m1",),
-            granularities=("g32",),
-            scale_formats=("ue8m0",),
-            activations=("bf16", "fp16"),
-            calls=_CALLS,
-            rules=(NEUTRAL_OPERANDS,),
-        ),
+        _claim(("int3", "int4", "int8", "fp8_e4m3"), ("channel", *_GROUPS), second_scales=_EVERY_SECOND_SCALE),
+        _claim(("uint4", "uint8"), ("channel", *_GROUPS), zero_points=("integer", "float")),
+        _claim(("int8", "fp8_e4m3"), ("tensor", "b*"), ("fp32",)),
+        _claim(("fp4_e2m1", "fp8_e4m3"), ("g32",), ("ue8m0",)),
+        _claim(("fp4_e2m1",), ("g16",), ("fp8_e4m3",), second_scales=_EVERY_SECOND_SCALE),
     )
     # Products and sums are rounded as they are written: no multiply and add is fused into one rounding.
     library: Library | None = Library(
@@ -141,19 +150,22 @@ class TritonFused:
         if interpreted and interpreter.problem():
             mend = f"use triton {' or '.join(interpreter.TRIED_VERSIONS)} in a process with TRITON_INTERPRET=1"
             raise CannotJudge(interpreter.problem(), mend)
-        problem, zero_point, bias = case.problem, operands.zero_point, operands.bias
+        problem, scheme, bias = case.problem, case.weight, operands.bias
         moe = problem.kind != "dense"
         mean_rows = -(-problem.rows // problem.experts) if moe else problem.m
         schedule = choose_schedule(mean_rows, interpreted=interpreted, moe=moe)
         whole_k = -(-problem.k // K_TILE) * K_TILE
+        scale_rows, _ = scheme.granularity.block_shape(problem.n, problem.k)
         state = _State(
             case=case,
             launches=_launches(case, operands, device, schedule.block_m),
-            weight=to_device(_packed(operands.weight, case.weight.format.bits), "", device),
-            scale=to_device(operands.weight_scale.swapaxes(1, 2), case.weight.scale_format, device),
-            zero_point=None if zero_point is None else to_device(zero_point.swapaxes(1, 2), "", device),
+            weight=to_device(_packed(operands.weight, scheme.element), "", device),
+            scale=_scales_to_device(operands.weight_scale.swapaxes(1, 2), scheme.scale_format, device),
+            zero_point=_zero_point(case, operands, device),
+            second_scale=_second_scale(case, operands, device),
             bias=None if bias is None else to_device(bias, case.output, device),
-            group_size=case.weight.granularity.group_size or whole_k,
+            scale_rows=scale_rows,
+            group_size=scheme.granularity.group_size or whole_k,
             schedule=schedule,
             sm=0 if interpreted else device.sm,
         )
@@ -184,26 +196,49 @@ class TritonFused:
         )
 
     def contract(self, case: Case, route: Route) -> Contract:
+        fields: dict[str, Any] = {"weight_input": case.output}
         sources = {"weight_input": _ROUNDING_SOURCE}
+        if case.weight.second_scale != "none":
+            # As exact as weights can be: e2m1 * e4m3 needs 6 significant bits, which both activation formats have.
+            fields["second_scale_application"] = "accumulator"
         if route.path.endswith("_interpreted"):
             # BLAS adds the products of a K tile in fp32, in some order; the accumulator gets their sum.
-            return Contract(case.output, weight_input=case.output, promotion_interval=K_TILE, sources=sources)
-        step = tensor_core.tensor_core_step(route.details["sm"])
-        return Contract(
-            case.output,
-            weight_input=case.output,
-            step_length=step.step_length,
-            fraction_bits=step.fraction_bits,
-            sources=sources | {"step_length": tensor_core.SOURCE, "fraction_bits": tensor_core.SOURCE},
-        )
+            fields["promotion_interval"] = K_TILE
+        else:
+            step = tensor_core.tensor_core_step(route.details["sm"])
+            fields |= {"step_length": step.step_length, "fraction_bits": step.fraction_bits}
+            sources |= {"step_length": tensor_core.SOURCE, "fraction_bits": tensor_core.SOURCE}
+        return Contract(case.output, sources=sources, **fields)
 
 
-def _packed(codes: NDArray[Any], bits: int) -> NDArray[Any]:
+def _packed(codes: NDArray[Any], element: str) -> NDArray[Any]:
     """Codes (E, N, K) as the kernels read them: 4-bit ones two to a byte, the even one low, an odd K padded."""
-    if bits == 8:
+    if element == "int3":
+        codes = codes | (codes & 4) << 1  # extends the sign
+    elif element_format(element).bits == 8:
         return codes
     even = np.pad(codes, ((0, 0), (0, 0), (0, codes.shape[2] % 2)))
     return np.asarray(even[..., 0::2] | even[..., 1::2] << 4)
+
+
+def _scales_to_device(codes: NDArray[Any], scale_format: str, device: Device) -> torch.Tensor:
+    """Scales of 16 and 32 bits as floats, 8-bit ones as their codes."""
+    return to_device(codes.view(np.float32) if scale_format == "fp32" else codes, scale_format, device)
+
+
+def _zero_point(case: Case, operands: Operands, device: Device) -> torch.Tensor | None:
+    if operands.zero_point is None:
+        return None
+    stored = case.output if case.weight.zero_point == "float" else "uint8"
+    return to_device(operands.zero_point.swapaxes(1, 2), stored, device)
+
+
+def _second_scale(case: Case, operands: Operands, device: Device) -> torch.Tensor | None:
+    """Second-level scales (E, N): an expert's single one is repeated."""
+    if operands.weight_scale_2 is None:
+        return None
+    codes = np.broadcast_to(operands.weight_scale_2, (len(operands.weight), case.problem.n))
+    return _scales_to_device(codes, "fp32" if case.weight.second_scale == "tensor" else case.output, device)
 
 
 def _launches(case: Case, operands: Operands, device: Device, block_m: int) -> list[_Launch]:
@@ -257,7 +292,7 @@ def _start(state: _State, launch: _Launch, out: torch.Tensor, *, compile_only: b
     from humming_conformance.kernels.triton_fused.dense import dense_kernel
     from humming_conformance.kernels.triton_fused.moe import moe_kernel
 
-    problem, schedule = state.case.problem, state.schedule
+    problem, scheme, schedule = state.case.problem, state.case.weight, state.schedule
     own: dict[str, Any]
     if problem.kind == "dense":
         kernel, blocks, own = dense_kernel, -(-problem.m // schedule.block_m), {"M": problem.m}
@@ -278,11 +313,14 @@ def _start(state: _State, launch: _Launch, out: torch.Tensor, *, compile_only: b
         weight=state.weight,
         scale=state.scale,
         zero_point=state.zero_point,
+        second_scale=state.second_scale,
         bias=state.bias,
         out=out,
         N=problem.n,
         K=problem.k,
-        ELEMENT=state.case.weight.element,
+        scale_rows=state.scale_rows,
+        ELEMENT=_STORED_AS.get(scheme.element, scheme.element),
+        SCALE_FORMAT=scheme.scale_format,
         GROUP_SIZE=state.group_size,
         BLOCK_M=schedule.block_m,
         BLOCK_N=schedule.block_n,

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # A Triton kernel is one function, in the subset of Python that Triton compiles.
-# ruff: noqa: PLR0917, PLR1714, SIM108
+# ruff: noqa: FURB136, PLR0917, PLR1714, SIM108
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 """Dense weight-only quantized GEMM: ``out = activation @ dequantize(weight).T + bias``.
 
 One program computes one tile of the output and walks K alone, from 0 up, ``BLOCK_K`` at a time:
 
 1. load a tile of packed weights, a tile of activations, and the scales of the groups the tile touches;
-2. unpack and dequantize in fp32, which is exact, and round once to the 16-bit format of the activations;
+2. unpack and dequantize in fp32, ``(element - zero_point) * scale``, and round once to the 16-bit format of the
+   activations; fp32 holds difference and product exactly, but for fp32 scales and fractions in a float zero point;
 3. multiply on the tensor cores and add to the fp32 accumulator.
 
-The bias is added to the accumulator, and the result is rounded once to the output format. All of this is
-:func:`write_tile`, shared with :mod:`.moe`: a kernel only says which rows and which weights its tile is of.
+The accumulator is multiplied by the second-level scale, the bias is added, and the result is rounded once to the
+output format. All of this is :func:`write_tile`, shared with :mod:`.moe`: a kernel only says which rows and which
+weights its tile is of.
 
 **The weights are the left operand.** A tile is ``weight (BLOCK_N, BLOCK_K) @ activation.T (BLOCK_K,
 BLOCK_M)``, the output transposed. Dequantized weights then go from registers straight into the multiplier,
@@ -26,14 +28,17 @@ Layouts, all contiguous:
 |---|---|---|
 | activation | (M, K) | fp16 or bf16 |
 | weight | (N, ceil(K / 2)), element 2j in the low half of byte j; 8-bit elements: (N, K) | uint8 |
-| scale | (groups, N): neighbours in N are neighbours in memory | fp16, bf16; uint8 for ue8m0 |
-| zero_point | (groups, N), or None | uint8 |
+| scale | (groups, ceil(N / scale_rows)): neighbours in N are neighbours | fp32, fp16, bf16; uint8 for 8-bit ones |
+| zero_point | (groups, N), or None; with ``scale_rows`` = 1 only | uint8, or as out |
+| second_scale | (N,), or None | fp32, or as out |
 | bias | (N,), or None | as out |
 | out | (M, N) | as activation |
 """
 
 import triton
 import triton.language as tl
+
+from humming_conformance.kernels.triton_fused.decode import decode_element, decode_scale
 
 
 @triton.jit
@@ -42,13 +47,16 @@ def dense_kernel(
     weight,
     scale,
     zero_point,
+    second_scale,
     bias,
     out,
     M,
     N,
     K,
-    ELEMENT: tl.constexpr,  # int4, int8, uint4, uint8 or fp4_e2m1
-    GROUP_SIZE: tl.constexpr,  # divides BLOCK_K, or is a multiple of it
+    scale_rows,  # rows of weights that share a scale: 1, those of a block, or N
+    ELEMENT: tl.constexpr,  # of the weights and of the scales: the formats of :mod:`.decode`
+    SCALE_FORMAT: tl.constexpr,
+    GROUP_SIZE: tl.constexpr,  # columns of weights that share a scale
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -70,11 +78,14 @@ def dense_kernel(
         weight,
         scale,
         zero_point,
+        second_scale,
         bias,
         first_row,
         N,
         K,
+        scale_rows,
         ELEMENT,
+        SCALE_FORMAT,
         GROUP_SIZE,
         BLOCK_M,
         BLOCK_N,
@@ -92,11 +103,14 @@ def write_tile(
     weight,
     scale,
     zero_point,
+    second_scale,
     bias,
     first_row,  # of the weights: the tile's first column of the output
     N,
     K,
+    scale_rows,
     ELEMENT: tl.constexpr,
+    SCALE_FORMAT: tl.constexpr,
     GROUP_SIZE: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -106,10 +120,15 @@ def write_tile(
     n = tl.arange(0, BLOCK_N)
     n_valid = n < N - first_row
 
-    # A K tile touches several groups, or lies within one.
-    GROUPS: tl.constexpr = BLOCK_K // GROUP_SIZE if GROUP_SIZE < BLOCK_K else 1
+    # A K tile falls into stretches that lie within one group each, wherever the tile begins: as long as the largest
+    # power of two that divides the group size (groups of 32 or 96: 32), or the whole tile.
+    POWER: tl.constexpr = GROUP_SIZE & -GROUP_SIZE
+    STRETCH: tl.constexpr = POWER if POWER < BLOCK_K else BLOCK_K
+    STRETCHES: tl.constexpr = BLOCK_K // STRETCH
     groups = (K + GROUP_SIZE - 1) // GROUP_SIZE
-    PACK: tl.constexpr = 1 if ELEMENT == "int8" or ELEMENT == "uint8" else 2
+    scale_width = (N + scale_rows - 1) // scale_rows
+    scale_column = (first_row + n) // scale_rows
+    PACK: tl.constexpr = 2 if ELEMENT == "int4" or ELEMENT == "uint4" or ELEMENT == "fp4_e2m1" else 1
     packed_width = (K + PACK - 1) // PACK
     weight += first_row.to(tl.int64) * packed_width
     out += first_row
@@ -118,7 +137,7 @@ def write_tile(
     for k_start in range(0, K, BLOCK_K):
         k = k_start + tl.arange(0, BLOCK_K)
         byte = k_start // PACK + tl.arange(0, BLOCK_K // PACK)
-        group = k_start // GROUP_SIZE + tl.arange(0, GROUPS)
+        group = (k_start + STRETCH * tl.arange(0, STRETCHES)) // GROUP_SIZE
 
         # 1. Load. What lies beyond M, N and K reads as zero.
         a = tl.load(
@@ -131,36 +150,20 @@ def write_tile(
             mask=n_valid[:, None] & (byte[None, :] < packed_width),
             other=0,
         )
-        group_offset = group[None, :] * N + first_row + n[:, None]
+        group_offset = group[None, :] * scale_width + scale_column[:, None]
         group_mask = n_valid[:, None] & (group[None, :] < groups)
         s = tl.load(scale + group_offset, mask=group_mask, other=0)
 
-        # 2. Dequantize, as (row, group, element of the group) in fp32.
+        # 2. Dequantize, as (row, stretch, element of the stretch) in fp32.
         if PACK == 2:
             codes = tl.reshape(tl.join(packed & 0xF, packed >> 4), (BLOCK_N, BLOCK_K))
         else:
             codes = packed
-        if ELEMENT == "int4":
-            value = ((codes ^ 8).to(tl.int8) - 8).to(tl.float32)  # extends the sign: 8…15 become -8…-1
-        elif ELEMENT == "int8":
-            value = codes.to(tl.int8, bitcast=True).to(tl.float32)
-        elif ELEMENT == "fp4_e2m1":
-            # Exponent and mantissa are those of the fp16 number 2^14 times smaller, subnormals included.
-            bits = ((codes & 8).to(tl.uint16) << 12) | ((codes & 7).to(tl.uint16) << 9)
-            value = bits.to(tl.float16, bitcast=True).to(tl.float32) * 16384.0
-        else:
-            value = codes.to(tl.float32)
-        value = tl.reshape(value, (BLOCK_N, GROUPS, BLOCK_K // GROUPS))
+        value = tl.reshape(decode_element(codes, ELEMENT), (BLOCK_N, STRETCHES, STRETCH))
         if zero_point is not None:
             z = tl.load(zero_point + group_offset, mask=group_mask, other=0)
             value -= z.to(tl.float32)[:, :, None]
-        if scale.dtype.element_ty == tl.uint8:
-            # ue8m0 is the exponent field of an fp32, but 0 is 2^-127 (a subnormal there) and 255 is NaN.
-            exponent = s.to(tl.uint32)
-            s = tl.where(exponent == 0, 0x00400000, tl.where(exponent == 255, 0x7FC00000, exponent << 23))
-            value *= s.to(tl.float32, bitcast=True)[:, :, None]
-        else:
-            value *= s.to(tl.float32)[:, :, None]
+        value *= decode_scale(s, SCALE_FORMAT)[:, :, None]
         value = tl.reshape(value, (BLOCK_N, BLOCK_K))
         # 0 * inf is NaN: a zero beyond K must not meet a weight that overflowed.
         value = tl.where(k[None, :] < K, value, 0.0)
@@ -169,6 +172,8 @@ def write_tile(
         # 3. Multiply and accumulate in fp32.
         acc = tl.dot(w, a, acc)
 
+    if second_scale is not None:
+        acc *= tl.load(second_scale + first_row + n, mask=n_valid, other=0.0).to(tl.float32)[:, None]
     if bias is not None:
         acc += tl.load(bias + first_row + n, mask=n_valid, other=0.0).to(tl.float32)[:, None]
     tl.store(

@@ -21,7 +21,7 @@ Layouts, all contiguous:
 | tensor | shape | dtype |
 |---|---|---|
 | activation | (rows / top_k, K) | fp16 or bf16 |
-| weight, scale, zero_point, bias | those of :mod:`.dense` for each expert, one behind the other | |
+| weight, scale, zero_point, second_scale, bias | those of :mod:`.dense` for each expert, one behind the other | |
 | row_ids | (blocks, BLOCK_M): rows, or the number of rows as filler | int32 |
 | expert_ids | (blocks,) | int32 |
 | out | (rows, N) | as activation |
@@ -39,6 +39,7 @@ def moe_kernel(
     weight,
     scale,
     zero_point,
+    second_scale,
     bias,
     out,
     row_ids,
@@ -47,9 +48,11 @@ def moe_kernel(
     top_k,
     N,
     K,
+    scale_rows,
     weight_stride,  # elements from one expert's weights to the next's
     scale_stride,  # the same for scales and zero points
     ELEMENT: tl.constexpr,
+    SCALE_FORMAT: tl.constexpr,
     GROUP_SIZE: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -66,6 +69,8 @@ def moe_kernel(
     scale += expert * scale_stride
     if zero_point is not None:
         zero_point += expert * scale_stride
+    if second_scale is not None:
+        second_scale += expert * N
     if bias is not None:
         bias += expert * N
     write_tile(
@@ -77,11 +82,14 @@ def moe_kernel(
         weight,
         scale,
         zero_point,
+        second_scale,
         bias,
         first_row,
         N,
         K,
+        scale_rows,
         ELEMENT,
+        SCALE_FORMAT,
         GROUP_SIZE,
         BLOCK_M,
         BLOCK_N,

@@ -21,8 +21,16 @@ def grid_index(granularity, rows, columns):
     }[granularity.kind]
 
 
+def second_scale(case, operands, expert):
+    """Second-level scales (N,) of an expert; 1 without one."""
+    if operands.weight_scale_2 is None:
+        return np.ones(case.problem.n)
+    stored = "fp32" if case.weight.second_scale == "tensor" else case.output
+    return np.broadcast_to(element_format(stored).decode(operands.weight_scale_2[expert]), case.problem.n)
+
+
 def dequantized_weight(case, operands, expert):
-    """Weight (N, K) of an expert, rounded to the output format as all our kernels do."""
+    """Weight (N, K) of an expert, but for second-level scales, not yet rounded."""
     scheme, output = case.weight, element_format(case.output)
     row, column = grid_index(scheme.granularity, case.problem.n, case.problem.k)
     values = scheme.format.decode(operands.weight[expert])
@@ -30,12 +38,7 @@ def dequantized_weight(case, operands, expert):
         stored = operands.zero_point[expert]
         stored = stored.astype(float) if scheme.zero_point == "integer" else output.decode(stored)
         values = values - stored[np.indices(values.shape)[0], column]
-    values = values * element_format(scheme.scale_format).decode(operands.weight_scale[expert])[row, column]
-    if scheme.second_scale == "tensor":
-        values = values * element_format("fp32").decode(operands.weight_scale_2[expert])
-    if scheme.second_scale == "channel":
-        values = values * output.decode(operands.weight_scale_2[expert])[:, None]
-    return output.round(values)
+    return values * element_format(scheme.scale_format).decode(operands.weight_scale[expert])[row, column]
 
 
 def dequantized_activation(case, operands, launch):
@@ -48,23 +51,29 @@ def dequantized_activation(case, operands, launch):
     return element_format(case.output).round(values * scale[grid_index(scheme.granularity, *values.shape)])
 
 
-def exact_output(case, operands):
-    """Results (L, rows, N) before any rounding, and how far they may be off before the last one.
+def exact_output(case, operands, *, scaled_sums):
+    """Results (L, rows, N) of rounded weights, and how far they may be off before the last rounding.
 
-    That is what fp32 accumulation does to a sum, and rounding it before a bias is added.
+    That is what fp32 accumulation does to a sum, and rounding it before a bias is added. All our kernels round
+    weights to the output format: with second-level scales, or (`scaled_sums`) before these multiply the sums.
     """
     problem, output = case.problem, element_format(case.output)
     results = np.zeros((operands.launches, problem.rows, problem.n))
     slack = np.zeros_like(results)
     experts = range(max(1, problem.experts))
+    scales = [second_scale(case, operands, expert) for expert in experts]
     weights = [dequantized_weight(case, operands, expert) for expert in experts]
+    if not scaled_sums:
+        weights = [weight * scale[:, None] for weight, scale in zip(weights, scales, strict=True)]
+        scales = [np.ones_like(scale) for scale in scales]
+    weights = [output.round(weight) for weight in weights]
     for launch in range(operands.launches):
         activation = dequantized_activation(case, operands, launch)
         for row in range(problem.rows):
             token, slot = divmod(row, problem.top_k)
             expert = 0 if operands.expert is None else operands.expert[launch, token, slot]
             with np.errstate(invalid="ignore"):  # 0 * inf and inf - inf are NaN, as in a kernel
-                products = weights[expert] * activation[token]
+                products = weights[expert] * activation[token] * scales[expert][:, None]
                 total = products.sum(axis=1)
             slack[launch, row] = problem.k * 2.0**-23 * np.abs(products).sum(axis=1)
             if operands.bias is not None:
@@ -74,11 +83,11 @@ def exact_output(case, operands):
     return results, slack
 
 
-def assert_right(case_id, codes):
+def assert_right(case_id, codes, *, scaled_sums=False):
     """Codes (L, rows, N) are the exact results but for fp32 accumulation and rounding."""
     case = parse_case(case_id)
     output = element_format(case.output)
-    expected, slack = exact_output(case, build_operands(case))
+    expected, slack = exact_output(case, build_operands(case), scaled_sums=scaled_sums)
     got = output.decode(codes)
     error = np.abs(got - expected)
     wrong = error > slack + output.spacing(np.maximum(np.abs(expected), np.abs(got)))
@@ -86,9 +95,9 @@ def assert_right(case_id, codes):
     assert not wrong.any(), f"{case_id}: {wrong.sum()} wrong, first at {np.argwhere(wrong)[0]}"
 
 
-def assert_equal(case_id, codes):
+def assert_equal(case_id, codes, *, scaled_sums=False):
     """Codes (L, rows, N) are the exact results, rounded once."""
     case = parse_case(case_id)
     output = element_format(case.output)
-    expected, _ = exact_output(case, build_operands(case))
+    expected, _ = exact_output(case, build_operands(case), scaled_sums=scaled_sums)
     np.testing.assert_array_equal(output.decode(codes), output.round(expected), err_msg=case_id)

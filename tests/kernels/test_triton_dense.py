@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from exact import assert_equal, assert_right
 
 from humming_conformance.devices import Device
+from humming_conformance.formats import element_format, parse_granularity
+from humming_conformance.kernels.humming_lib.claims import CLAIMS
 from humming_conformance.kernels.triton_fused import kernel
 from humming_conformance.kernels.triton_fused.adapter import choose_schedule
-from humming_conformance.problems import parse_case
+from humming_conformance.problems import ActivationScheme, Case, Problem, WeightScheme, parse_case
 from humming_conformance.protocols import Kernel, Route
 
 KINDS = pytest.mark.parametrize("kind", ["cpu_interpreter", "cuda"])
@@ -25,6 +29,17 @@ TAILS = (
     "dense-w_int8.g256.fp16-a_bf16-m130.n40.k600-random",
     "dense-w_fp4_e2m1.g32.ue8m0-a_bf16-m7.n64.k176-bias-random",
     "dense-w_fp4_e2m1.g32.ue8m0-a_fp16-m4.n64.k128-random",
+    "dense-w_fp4_e2m1.g16.fp8_e4m3-a_bf16-m9.n40.k200-random",
+    "dense-w_fp4_e2m1.g16.fp8_e4m3.s2tensor-a_fp16-m33.n130.k328-bias-random",
+    "dense-w_fp4_e2m1.g16.fp8_e4m3.s2channel-a_bf16-m1.n72.k97-bias-random",
+    "dense-w_fp8_e4m3.g32.ue8m0-a_bf16-m7.n64.k176-bias-random",
+    "dense-w_fp8_e4m3.channel.fp16.s2tensor-a_fp16-m17.n130.k201-random",
+    "dense-w_fp8_e4m3.tensor.fp32-a_bf16-m5.n136.k200-bias-random",
+    "dense-w_fp8_e4m3.b128x128.fp32-a_bf16-m33.n264.k300-bias-random",
+    "dense-w_fp8_e4m3.b48x40.fp32-a_fp16-m16.n130.k328-random",
+    "dense-w_uint4.g64.bf16.fzp-a_bf16-m40.n40.k328-bias-random",
+    "dense-w_int4.g128.bf16.s2channel-a_bf16-m7.n40.k300-bias-random",
+    "dense-w_int3.g128.fp16-a_fp16-m7.n40.k201-random",
 )
 
 #: Every code and group in its place: what is read back must be equal, bit for bit.
@@ -35,6 +50,16 @@ EXACT = (
     "dense-w_fp4_e2m1.g32.ue8m0-a_bf16-m32.n24.k160-readout",
     "dense-w_fp4_e2m1.g32.ue8m0-a_bf16-m32.n24.k160-all_codes",
     "dense-w_uint4.g128.bf16.zp-a_bf16-m40.n24.k384-exact_grid",
+    "dense-w_fp4_e2m1.g16.fp8_e4m3.s2channel-a_bf16-m32.n24.k80-readout",
+    "dense-w_fp4_e2m1.g16.fp8_e4m3-a_fp16-m32.n24.k80-all_codes",
+    "dense-w_fp8_e4m3.g32.ue8m0-a_bf16-m40.n264.k280-all_codes",
+    "dense-w_fp8_e4m3.b128x128.fp32-a_bf16-m40.n264.k280-readout",
+    "dense-w_int8.tensor.fp32-a_fp16-m40.n24.k280-readout",
+    "dense-w_uint8.channel.fp16.fzp-a_fp16-m40.n24.k80-readout",
+    "dense-w_int4.g128.bf16.s2tensor-a_bf16-m40.n24.k384-exact_grid",
+    "dense-w_int4.g96.bf16-a_bf16-m40.n24.k440-readout",
+    "dense-w_int4.g24.bf16-a_bf16-m40.n24.k280-readout",
+    "dense-w_int3.g32.bf16-a_bf16-m40.n24.k81-all_codes",
 )
 
 
@@ -44,14 +69,14 @@ def test_tails_of_every_size_are_right(run_case, case_id, kind):
     """Rows, columns and groups that a tile cuts are neither lost nor mixed up with their neighbours."""
     found = run_case("triton_fused", case_id, kind)
     assert found["trouble"] == []
-    assert_right(case_id, found["output"])
+    assert_right(case_id, found["output"], scaled_sums=True)
 
 
 @KINDS
 @pytest.mark.parametrize("case_id", EXACT)
 def test_exact_results_are_exact(run_case, case_id, kind):
     """Weights are rounded once and sums that fp32 holds are not rounded at all."""
-    assert_equal(case_id, run_case("triton_fused", case_id, kind)["output"])
+    assert_equal(case_id, run_case("triton_fused", case_id, kind)["output"], scaled_sums=True)
 
 
 @KINDS
@@ -74,6 +99,15 @@ def test_route_in_the_interpreter_is_no_gpu_route(run_case):
     assert found["contract"]["promotion_interval"] == found["route"]["tile"][2]
 
 
+def test_second_level_scales_meet_the_accumulator():
+    """They multiply sums in fp32; without one the contract doesn't mention them."""
+    contracts = [
+        kernel.contract(parse_case(f"dense-w_{weight}-a_bf16-m1.n16.k96-random"), Route("dense_interpreted"))
+        for weight in ("fp4_e2m1.g16.fp8_e4m3", "fp4_e2m1.g16.fp8_e4m3.s2tensor")
+    ]
+    assert [contract.second_scale_application for contract in contracts] == [None, "accumulator"]
+
+
 def test_contract_on_a_gpu_has_its_tensor_core_step():
     """Hopper's step is longer than Ampere's; both round weights once and depend on no batch."""
     case = parse_case(TAILS[0])
@@ -87,8 +121,9 @@ def test_contract_on_a_gpu_has_its_tensor_core_step():
 @pytest.mark.parametrize(
     ("case_id", "sm", "reason"),
     [
-        ("dense-w_int4.g48.bf16-a_bf16-m1.n16.k96-random", 90, "the group size divides 128"),
-        ("dense-w_fp4_e2m1.g16.fp8_e4m3.s2tensor-a_bf16-m1.n16.k96-random", 90, "weight granularity g16"),
+        ("dense-w_int4.g32.bf16-a_bf16-m1.n16.k96-src_gptq-random", 90, "operands are in neutral form"),
+        ("dense-w_fp4_e2m1.g32.fp8_e4m3.s2tensor-a_bf16-m1.n16.k96-random", 90, "weight granularity g32"),
+        ("dense-w_fp6_e3m2.channel.bf16-a_bf16-m1.n16.k96-random", 90, "weight element fp6_e3m2"),
         ("dense-w_int4.g32.bf16-a_int8.token-m1.n16.k96-random", 90, "activation element int8"),
         ("dense-w_int4.g32.bf16-a_bf16-m1.n16.k96-random", 75, "sm_75"),
     ],
@@ -98,6 +133,40 @@ def test_what_it_does_not_serve_is_refused(case_id, sm, reason):
     support = kernel.support(parse_case(case_id), Device("gpu", "cuda", sm=sm))
     assert support.answer == "no"
     assert reason in support.reason
+
+
+@pytest.mark.parametrize("activation", ["bf16", "fp16"])
+def test_it_serves_all_weights_that_humming_serves(activation):
+    """With 16-bit activations nothing that Humming claims is refused, so that this kernel can stand in for it."""
+    device = Device("gpu", "cuda", sm=80)
+    schemes = [
+        WeightScheme(element, parse_granularity(granularity), scale, zero_point, second)
+        for claim in CLAIMS
+        if activation in claim.activations
+        for element, granularity, scale, zero_point, second in product(
+            claim.weights, claim.granularities, claim.scale_formats, claim.zero_points, claim.second_scales
+        )
+    ]
+    assert {scheme.scale_format for scheme in schemes} == {"bf16", "fp16", "fp32", "fp8_e4m3", "ue8m0"}
+    problem = Problem("moe_indexed", 4, 256, 1024, 4, 2)
+    for scheme in schemes:
+        case = Case(scheme, ActivationScheme(activation), problem, "random")
+        assert kernel.support(case, device).answer == "yes", case.id
+
+
+@KINDS
+@pytest.mark.parametrize(("element", "scale_format"), [("fp8_e4m3", "fp8_e4m3"), ("int8", "ue8m0"), ("uint8", "ue8m0")])
+def test_every_byte_is_decoded(call_task, device_fields, kind, element, scale_format):
+    """Subnormals, both zeros and NaN of weights and scales have their exact values."""
+    device_fields(kind)  # skips where there is none
+    device = "cuda" if kind == "cuda" else "cpu"
+    found = call_task(kind, "triton_tasks:decode_bytes", element=element, scale_format=scale_format, device=device)
+    codes = np.arange(256)
+    for got, name in ((found["elements"], element), (found["scales"], scale_format)):
+        expected = element_format(name).decode(codes)
+        np.testing.assert_array_equal(got, expected, err_msg=name)
+        number = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(expected[number]), err_msg=name)
 
 
 def test_tiles_grow_with_the_batch_on_a_gpu_only():

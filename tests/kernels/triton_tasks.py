@@ -16,6 +16,7 @@ from humming_conformance.devices import Device
 from humming_conformance.execution.run_case import _launch_all
 from humming_conformance.kernels.triton_fused import interpreter, kernel
 from humming_conformance.kernels.triton_fused.adapter import K_TILE, choose_schedule, mma_class
+from humming_conformance.kernels.triton_fused.decode import decode_element, decode_scale
 from humming_conformance.kernels.triton_fused.dense import dense_kernel
 from humming_conformance.kernels.triton_fused.moe import moe_kernel
 from humming_conformance.problems import build_operands, parse_case
@@ -76,21 +77,49 @@ def moe_relations(*, case_id, device):
     return results
 
 
-def compile_kernel(*, moe, sm, m, element, group_size, zero_point):
-    """Compile the dense or the MoE kernel for bf16 and an architecture that needn't be here."""
+@triton.jit
+def decode_kernel(codes, elements, scales, ELEMENT: tl.constexpr, SCALE_FORMAT: tl.constexpr):
+    """Write the values of all 256 bytes as elements and as scales."""
+    i = tl.arange(0, 256)
+    code = tl.load(codes + i)
+    tl.store(elements + i, decode_element(code, ELEMENT))
+    tl.store(scales + i, decode_scale(code, SCALE_FORMAT))
+
+
+def decode_bytes(*, element, scale_format, device):
+    """The fp32 values that the kernels see in each byte, as a weight and as a scale."""
+    if device == "cpu":
+        assert not interpreter.problem()
+    codes = torch.arange(256, device=device).to(torch.uint8)
+    elements, scales = (torch.zeros(256, device=device) for _ in range(2))
+    decode_kernel[(1,)](codes, elements, scales, element, scale_format)
+    return {"elements": elements.cpu().numpy(), "scales": scales.cpu().numpy()}
+
+
+def compile_kernel(*, moe, sm, m, case_id):
+    """Compile the dense or the MoE kernel for a bf16 case and an architecture that needn't be here."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     function = moe_kernel if moe else dense_kernel
     schedule = choose_schedule(m, interpreted=False, moe=moe)
-    scale = "u8" if element == "fp4_e2m1" else "bf16"
-    types = {"activation": "*bf16", "weight": "*u8", "scale": f"*{scale}", "zero_point": "*u8"}
-    types |= {"bias": "*bf16", "out": "*bf16", "row_ids": "*i32", "expert_ids": "*i32"}
-    types |= dict.fromkeys(("M", "N", "K", "rows", "top_k", "weight_stride", "scale_stride"), "i32")
-    constants = {"ELEMENT": element, "GROUP_SIZE": group_size, "BLOCK_K": K_TILE}
+    scheme = parse_case(case_id).weight
+    scale = {"bf16": "bf16", "fp32": "fp32"}.get(scheme.scale_format, "u8")
+    zero_point = {"float": "*bf16"}.get(scheme.zero_point, "*u8")
+    second_scale = {"tensor": "*fp32"}.get(scheme.second_scale, "*bf16")
+    types = {"activation": "*bf16", "weight": "*u8", "scale": f"*{scale}", "zero_point": zero_point}
+    types |= {"second_scale": second_scale, "bias": "*bf16", "out": "*bf16", "row_ids": "*i32", "expert_ids": "*i32"}
+    sizes = ("M", "N", "K", "rows", "top_k", "weight_stride", "scale_stride", "scale_rows")
+    types |= dict.fromkeys(sizes, "i32")
+    constants = {"ELEMENT": scheme.element, "SCALE_FORMAT": scheme.scale_format}
+    constants |= {"GROUP_SIZE": scheme.granularity.group_size or K_TILE, "BLOCK_K": K_TILE}
     constants |= {"BLOCK_M": schedule.block_m, "BLOCK_N": schedule.block_n}
-    if not zero_point:
+    if scheme.granularity.kind in ("channel", "group"):
+        constants["scale_rows"] = 1
+    if scheme.zero_point == "none":
         constants["zero_point"] = None
+    if scheme.second_scale == "none":
+        constants["second_scale"] = None
     types |= dict.fromkeys(constants, "constexpr")
     names = function.arg_names
     source = ASTSource(
