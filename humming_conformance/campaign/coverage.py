@@ -31,23 +31,24 @@ _ACTIVATION = ("activation", "activation_granularity")
 #: tiers add to those below.
 _REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "smoke": (
-        *((factor, "core") for factor in ("weight", "granularity", "activation")),
+        ("activation", "core"),
         ("kind", "regime"),
         *((factor,) for factor in (*_FACTORS, "call")),
     ),
     "gate": (
-        ("weight", "activation", "granularity", "core"),
-        ("weight", *_ACTIVATION, "core"),
-        ("weight", "activation", "kind", "core"),
+        ("weight", "activation", "granularity"),
+        ("weight", *_ACTIVATION, "regime"),
+        ("activation", "granularity", "regime"),
+        ("weight", "kind", "core"),
+        ("activation", "kind", "core"),
         ("kind", "distribution", "m"),
+        ("granularity", "k", "activation_granularity"),
         ("weight", "granularity", "regime"),
-        ("weight", "activation", "regime"),
         *combinations(_FACTORS, 2),
         *_CALL_PAIRS,
     ),
     "full": (
         ("weight", *_ACTIVATION, "granularity", "kind", "core"),
-        ("granularity", "k", "activation_granularity"),
         ("kind", "m", "experts"),
         ("granularity", "k", "m"),
         ("n", "k", "m"),
