@@ -20,7 +20,7 @@ class Counting(TorchGemm):
         gemm, count = state
         output = super().run(gemm, launch, buffer)
         count += 1
-        output.tensor += count
+        output.tensor.add_(count)
         return output
 
     def route(self, state):
