@@ -184,3 +184,33 @@ class Kernel(Protocol):
 
     def contract(self, case: Case, route: Route) -> Contract:
         """The arithmetic of that route."""
+
+
+@dataclass(frozen=True)
+class BuildUnit:
+    """One kernel to compile.
+
+    Attributes:
+        key: equal for equal compiled kernels of one library build, and for no others.
+        description: one line for people.
+        arguments: JSON-able: all that :meth:`BuildsAhead.build` needs, in whichever process.
+    """
+
+    key: str
+    description: str
+    arguments: Mapping[str, Any]
+
+
+@runtime_checkable
+class BuildsAhead(Protocol):
+    """An adapter, optionally: what ``prepare`` would compile can be compiled ahead, in another process.
+
+    Its library compiles into a folder that :attr:`Library.cache_variables` name, once for all processes that ask for
+    one kernel at the same time. Both are called in a kernel process only.
+    """
+
+    def build_unit(self, case: Case, operands: Operands, device: Device) -> BuildUnit:
+        """The kernel that ``prepare`` would compile with these arguments; compiles nothing of it."""
+
+    def build(self, unit: BuildUnit) -> None:
+        """Compile a unit into the library's cache, or find it there; raises whatever the library raises."""

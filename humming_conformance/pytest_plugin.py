@@ -6,7 +6,6 @@ It does nothing unless the command line names our suites, so that it may be inst
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -87,16 +86,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """``-n auto``: as many workers as memory, cores and GPUs carry."""
     if not _names_our_suites(config):
         return None
-    from humming_conformance.devices import detect_devices
+    from humming_conformance.execution.capacity import parallel_processes
 
-    cores = len(os.sched_getaffinity(0))
-    # The records of a memory checker take several times a kernel process's own memory.
-    needed = 2**33 if config.option.conformance_sanitize else 2**31
-    by_memory = max(1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // needed)
-    gpus = [device for device in detect_devices() if device.kind == "cuda"]
-    # A CUDA context and a case's operands take up to 2 GiB; 16 workers keep an H200 and its compilers busy on 16 cores.
-    by_gpu = [sum(min(16, gpu.memory // needed) for gpu in gpus)] if gpus else []
-    return max(1, min(cores, by_memory, *by_gpu))
+    return parallel_processes(sanitized=bool(config.option.conformance_sanitize))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -169,6 +161,7 @@ class _Conformance:
             time_limit=option.conformance_time_limit,
             sanitize=option.conformance_sanitize,
         )
+        self._config = config
         self.root = config.rootpath
         self.command = config.invocation_params.args
         #: What the ledger was begun with; None until then.
@@ -222,6 +215,13 @@ class _Conformance:
         with _usage_errors():
             self.run.begin(planned, ["pytest", *map(str, self.command)])
         self.planned = planned
+        self.run.build_ahead(planned, self._tell)
+
+    def _tell(self, line: str) -> None:
+        """Show a line of progress."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line(line)
 
     def _suite_of(self, nodeid: str) -> str:
         """The suite of an item: the folder that its file is in, which may be the root of the session."""
@@ -274,7 +274,14 @@ class _Conformance:
         terminalreporter.section("conformance", "=")
         width = shutil.get_terminal_size().columns
         outcome = self.outcome
-        for line in summary_lines(outcome.ledger, outcome.status, stale=outcome.stale, folder=self.folder, width=width):
+        for line in summary_lines(
+            outcome.ledger,
+            outcome.status,
+            stale=outcome.stale,
+            built=self.run.built,
+            folder=self.folder,
+            width=width,
+        ):
             terminalreporter.write_line(line)
 
 

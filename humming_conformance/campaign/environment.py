@@ -44,7 +44,7 @@ def describe_environment(plan: Sequence[Task], waivers: Sequence[Path], sanitize
         "libraries": {
             name: {"version": build.version, "build_hash": build.build_hash} for name, build in builds.items()
         },
-        "kernels": {reference: _source_hash(reference) for reference in references},
+        "kernels": {reference: source_hash(reference) for reference in references},
         "waivers": _hash_of(waivers),
         "sanitizer": {"tool": sanitize, "version": sanitizer.version()} if sanitize else None,
         "compiler": shutil.which("nvcc") or "",
@@ -52,7 +52,7 @@ def describe_environment(plan: Sequence[Task], waivers: Sequence[Path], sanitize
     }
 
 
-def _source_hash(reference: str) -> str:
+def source_hash(reference: str) -> str:
     """A short hash of a loaded adapter's source: its file, or all of its folder where it is a package."""
     file = Path(sys.modules[reference.partition(":")[0]].__file__ or "")
     files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]

@@ -31,7 +31,7 @@ from humming_conformance.execution import (
     sanitizer,
     state_folder,
 )
-from humming_conformance.ledger import Planned, Target, Waiver, apply, quarantined
+from humming_conformance.ledger import FailedBuild, Planned, Target, Waiver, apply, quarantined
 from humming_conformance.oracle.contract import Contract
 from humming_conformance.protocols import Outcome, Route, Ruling, Verdict
 from humming_conformance.support import CannotJudge
@@ -41,7 +41,7 @@ from humming_conformance.verdicts import NumericsEvidence, add_findings, judge_n
 TIME_LIMIT = 300.0
 
 #: What is raised in a kernel process when a case can't be judged there, though the kernel may be right.
-_NOT_RUN = {f"{kind.__module__}.{kind.__qualname__}" for kind in (CannotJudge, LeaseTimeout)}
+NOT_RUN = {f"{kind.__module__}.{kind.__qualname__}" for kind in (CannotJudge, LeaseTimeout)}
 
 
 class Judge:
@@ -52,10 +52,19 @@ class Judge:
         time_limit: seconds one case may take; many times that under a memory checker.
         sanitize: the memory checker, one of :data:`.sanitizer.TOOLS`; empty for none. Each case then has a process of
             its own, so that all that the log says is about that case, and ends with the tool's summary.
+        failed_builds: what was built ahead and failed; the cases that need it are not launched.
     """
 
-    def __init__(self, waivers: Sequence[Waiver] = (), *, time_limit: float = TIME_LIMIT, sanitize: str = "") -> None:
+    def __init__(
+        self,
+        waivers: Sequence[Waiver] = (),
+        *,
+        time_limit: float = TIME_LIMIT,
+        sanitize: str = "",
+        failed_builds: Sequence[FailedBuild] = (),
+    ) -> None:
         self._waivers = waivers
+        self._failed_builds = {subject: build for build in failed_builds for subject in build.subjects}
         self._time_limit = time_limit
         self._sanitize = sanitize
         self._pool = ProcessPool()
@@ -84,7 +93,9 @@ class Judge:
         parked = quarantined(self._waivers, Planned("numerics", task.subject), target)
         if parked is not None:
             return parked
-        if not self._sanitize:
+        if task.subject in self._failed_builds:
+            verdict = apply(self._waivers, _failed_to_build(task, self._failed_builds[task.subject]), target)
+        elif not self._sanitize:
             verdict = self._settled(task, self._pool.call)
         else:
             with tempfile.TemporaryDirectory(prefix="sanitizer-") as folder:
@@ -158,22 +169,30 @@ def _call_alone(spec: ProcessSpec, function: str, *, timeout: float, **arguments
         return process.call(function, timeout=timeout, **arguments)
 
 
-def process_spec(task: Task, launcher: tuple[str, ...] = ()) -> ProcessSpec:
+def jit_folder(task: Task) -> Path | None:
+    """The folder that the task's library compiles into, one for each of its builds; None if it has no such folder."""
+    library = task.kernel.kernel.library
+    if library is None or task.build is None or not library.cache_variables:
+        return None
+    return state_folder() / "jit" / task.build.build_hash
+
+
+def process_spec(task: Task, launcher: tuple[str, ...] = (), *, launches: bool = True) -> ProcessSpec:
     """The kernel process of a task: one for each library build, device, interpreter mode and memory check.
 
     ``launcher``: the memory checker's command. Without one, cases of the regime ``poison`` have guard pages on CUDA,
-    where nothing is captured into a graph, which would go on using memory that was given back.
+    where nothing is captured into a graph, which would go on using memory that was given back; a process that
+    ``launches`` no judged kernel has none.
     """
     library, build, device = task.kernel.kernel.library, task.build, task.device
     environment = dict(library.environment) if library else {}
     # The build first: the folder that the adapter lies in may hold another build of its library.
     python_path = [build.path] if build is not None and build.path is not None else []
     python_path += task.kernel.python_path
-    if library is not None and build is not None:
-        for variable in library.cache_variables:
-            folder = state_folder() / "jit" / build.build_hash
-            folder.mkdir(parents=True, exist_ok=True)
-            environment[variable] = str(folder)
+    folder = jit_folder(task)
+    if library is not None and folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        environment |= dict.fromkeys(library.cache_variables, str(folder))
     if device.kind == "cpu_interpreter":
         environment["TRITON_INTERPRET"] = "1"
     environment["CUDA_VISIBLE_DEVICES"] = device.uuid if device.kind == "cuda" else ""
@@ -182,7 +201,7 @@ def process_spec(task: Task, launcher: tuple[str, ...] = ()) -> ProcessSpec:
     if launcher:
         environment |= sanitizer.ENVIRONMENT
         slowdown = sanitizer.SLOWDOWN
-    elif device.kind == "cuda" and task.case.regime == "poison" and "graph" not in task.case.call:
+    elif launches and device.kind == "cuda" and task.case.regime == "poison" and "graph" not in task.case.call:
         environment[guard_pages.VARIABLE] = "1"
         name += " with guard pages"
     return ProcessSpec(name, tuple(python_path), tuple(sorted(environment.items())), launcher, slowdown)
@@ -199,7 +218,7 @@ def target_of(task: Task) -> Target:
 
 def _failed_to_run(task: Task, error: ExecutionError) -> Verdict:
     """The verdict of a task that brought nothing back: ``error``, or ``not_run`` where the adapter says why."""
-    if isinstance(error, TaskRaised) and error.type in _NOT_RUN:
+    if isinstance(error, TaskRaised) and error.type in NOT_RUN:
         ruling = Ruling("run", "not_run", error.message)
         return Verdict(task.subject, "numerics", "not_run", error.message, str(error), (ruling,))
     kinds = {
@@ -217,6 +236,19 @@ def _failed_to_run(task: Task, error: ExecutionError) -> Verdict:
         f"{task.subject}\n{fault}: {error}",
         (Ruling("run", "error", first),),
         {"fault_class": fault},
+    )
+
+
+def _failed_to_build(task: Task, build: FailedBuild) -> Verdict:
+    reason = f"its kernel did not build ({build.description}): {build.error}"
+    return Verdict(
+        task.subject,
+        "numerics",
+        "error",
+        reason,
+        f"{task.subject}\ntoolchain: {reason}\n{build.log}",
+        (Ruling("build", "error", build.error),),
+        {"fault_class": "toolchain", "unit": build.key},
     )
 
 

@@ -149,7 +149,8 @@ def _older_devices(reference: KernelReference, devices: tuple[Device, ...]) -> l
     paths = getattr(reference.kernel, "older_paths", ())
     if not isinstance(paths, tuple):
         raise KernelError(
-            f"kernel {reference.reference!r}: older_paths is {paths!r}; give compute capabilities as a tuple, as in (80,)"
+            f"kernel {reference.reference!r}: older_paths is {paths!r}; give compute capabilities as a tuple, "
+            "as in (80,)"
         )
     found: dict[str, Device] = {}
     for device in devices:

@@ -6,18 +6,20 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import humming_conformance
+from humming_conformance.campaign.build_ahead import BuildSummary, build_ahead
 from humming_conformance.campaign.environment import IDENTITY, describe_environment
-from humming_conformance.campaign.judge import TIME_LIMIT, Judge, under_sanitizer
+from humming_conformance.campaign.judge import TIME_LIMIT, Judge, target_of, under_sanitizer
 from humming_conformance.campaign.kernels import KernelError
 from humming_conformance.campaign.plan import PlanError, RunOptions, Task, make_plan
 from humming_conformance.devices import Device, detect_devices, pretended_devices
 from humming_conformance.execution import LibraryError
+from humming_conformance.execution.capacity import parallel_processes
 from humming_conformance.ledger import (
     ExitStatus,
     Head,
@@ -31,11 +33,14 @@ from humming_conformance.ledger import (
     WaiverError,
     exit_status,
     merge,
+    quarantined,
+    read_failed_builds,
     read_ledger,
     read_waivers,
     resume,
     stale,
     start,
+    write_failed_builds,
 )
 from humming_conformance.problems import CaseError
 from humming_conformance.problems.tiers import TIERS, TierError
@@ -123,6 +128,8 @@ class Run:
             self.plan = tuple(under_sanitizer(task, sanitize) for task in self.plan)
         kernels = {task.subject.kernel for task in self.plan}
         self._requirements = [Requirement.parse(text, kernels) for text in require]
+        #: What was built ahead of this run.
+        self.built = BuildSummary()
         self._writer: ShardWriter | None = None
         self._judge: Judge | None = None
 
@@ -149,6 +156,27 @@ class Run:
                 f"ledger folder {self.folder} can't be written ({error.strerror}); name another with --ledger"
             ) from error
 
+    def build_ahead(self, planned: Iterable[Planned], tell: Callable[[str], None]) -> None:
+        """Compile what is to be judged and launched, after :meth:`begin` and before anything is settled.
+
+        ``tell`` takes lines of progress. The cases of a kernel that doesn't build are errors, in whichever process.
+        """
+        wanted = {
+            item.subject: self.tasks[item.subject]
+            for item in planned
+            if item not in self._earlier
+            and quarantined(self.waivers, item, target_of(self.tasks[item.subject])) is None
+        }
+        write_failed_builds(self.folder, ())  # an earlier run's
+        self.built = build_ahead(
+            list(wanted.values()),
+            lambda task, number: replace(task, device=_share(task.device, str(number))),
+            processes=parallel_processes(),
+            time_limit=self._time_limit,
+            tell=tell,
+        )
+        write_failed_builds(self.folder, self.built.failed)
+
     def settle(self, suite: str, task: Task, worker: str) -> Verdict:
         """The verdict of a task: the earlier run's if it is settled there, else judged now and written down."""
         earlier = self._earlier.get(Planned(suite, task.subject))
@@ -157,7 +185,12 @@ class Run:
         if self._writer is None:
             self._writer = ShardWriter(self.folder, worker)
         if self._judge is None:
-            self._judge = Judge(self.waivers, time_limit=self._time_limit, sanitize=self._sanitize)
+            self._judge = Judge(
+                self.waivers,
+                time_limit=self._time_limit,
+                sanitize=self._sanitize,
+                failed_builds=read_failed_builds(self.folder),
+            )
         if task.support.answer == "yes":
             task = replace(task, device=_share(task.device, worker))
         verdict = self._judge.numerics(task)

@@ -30,7 +30,8 @@ REPEATS = {"cuda": 8, "cpu": 8, "cpu_interpreter": 1}
 
 
 @cache
-def _kernel(reference: str) -> Kernel:
+def load_adapter(reference: str) -> Kernel:
+    """The adapter ``module:attribute``, once for this process."""
     module, _, attribute = reference.partition(":")
     kernel: Kernel = getattr(import_module(module), attribute)
     return kernel
@@ -60,7 +61,7 @@ def run_case(
         CannotJudge: the call needs a CUDA device, and this is none.
         BehindTheEndError: with guard pages, an access behind a tensor.
     """
-    adapter = _kernel(kernel)
+    adapter = load_adapter(kernel)
     judged = parse_case(case)
     place = Device(**device)
     operands = build_operands(judged)

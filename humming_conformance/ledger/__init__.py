@@ -12,6 +12,7 @@ from humming_conformance.ledger.accounting import (
     is_judged,
     performance_kind,
 )
+from humming_conformance.ledger.builds import FailedBuild, read_failed_builds, write_failed_builds
 from humming_conformance.ledger.folder import Ledger, read_ledger, resume, start
 from humming_conformance.ledger.jsonl import SCHEMA, as_read
 from humming_conformance.ledger.merge import merge
@@ -36,6 +37,7 @@ __all__ = [
     "End",
     "Entry",
     "ExitStatus",
+    "FailedBuild",
     "Head",
     "Ledger",
     "LedgerError",
@@ -55,10 +57,12 @@ __all__ = [
     "merge",
     "performance_kind",
     "quarantined",
+    "read_failed_builds",
     "read_ledger",
     "read_waivers",
     "replace_text",
     "resume",
     "stale",
     "start",
+    "write_failed_builds",
 ]

@@ -170,7 +170,8 @@ def _relations(case: Case, evidence: NumericsEvidence) -> Iterator[Ruling]:
         yield _ruling("batch-invariant", "bits that don't depend on the batch were asked for, and are not promised")
     elif evidence.fewer:
         differences = [
-            f"the first {few.shape[1] // case.problem.top_k} tokens alone differ in {differing} elements, against the contract"
+            f"the first {few.shape[1] // case.problem.top_k} tokens alone differ in {differing} elements, "
+            "against the contract"
             for few in evidence.fewer
             if (differing := len(differing_bits(first[:, : few.shape[1]], few)))
         ]

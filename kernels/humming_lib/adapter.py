@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from humming_conformance.devices import Device
 from humming_conformance.kernels import _moe_layout as moe_layout
-from humming_conformance.kernels.humming_lib import contracts, layout, pretended, reproduction
+from humming_conformance.kernels.humming_lib import build, contracts, layout, pretended, reproduction
 from humming_conformance.kernels.humming_lib.claims import CLAIMS, MINIMUM_SM
 from humming_conformance.kernels.humming_lib.selection import compute_config, production_config
 from humming_conformance.kernels.humming_lib.stream_k import MAX_SLICES, StreamK, stream_k
 from humming_conformance.oracle.contract import Contract
 from humming_conformance.problems import Case, Operands
-from humming_conformance.protocols import Claim, Library, Output, OutputBuffer, Route, Support
+from humming_conformance.protocols import BuildUnit, Claim, Library, Output, OutputBuffer, Route, Support
 from humming_conformance.support import support_from_claims
 
 if TYPE_CHECKING:
@@ -150,14 +150,7 @@ class HummingKernelAdapter:
         pretended.install(device)
         layer = _transformed_layer(case, operands)
         index = torch.cuda.current_device()
-        compute = compute_config(case)
-        config = production_config(
-            layer.humming_config,
-            compute["gemm_type"],
-            case.problem.rows,
-            index,
-            batch_invariant=compute.get("use_batch_invariant", False),
-        )
+        compute, config = _schedule(case, layer, index)
         layer_text = layer.humming_config.to_str()
         compute_text = json.dumps(compute)
         tuning_text = json.dumps(config)
@@ -178,6 +171,19 @@ class HummingKernelAdapter:
             mma_class=str(kernel.mma_type.value),
             warp_shape=tuple(kernel.warp_shape),
         )
+
+    def build_unit(self, case: Case, operands: Operands, device: Device) -> BuildUnit:
+        """The kernel that ``prepare`` would compile: :mod:`.build`. Raises what ``prepare`` raises until then."""
+        import torch
+
+        pretended.install(device)
+        layer = _transformed_layer(case, operands)
+        compute, config = _schedule(case, layer, torch.cuda.current_device())
+        return build.build_unit(json.loads(layer.humming_config.to_str()), compute, config, device)
+
+    def build(self, unit: BuildUnit) -> None:
+        """Compile a unit into the library's cache: :mod:`.build`."""
+        build.build(unit)
 
     def run(self, state: HummingState, launch: int, buffer: OutputBuffer) -> Output:
         """One call of the layer, into the judge's buffer."""
@@ -267,6 +273,19 @@ def _transformed_layer(case: Case, operands: Operands) -> Any:
     layer = layer.cuda()
     layer.transform()
     return layer
+
+
+def _schedule(case: Case, layer: Any, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The call's and the schedule's configuration of a transformed layer on the CUDA device ``index``."""
+    compute = compute_config(case)
+    config = production_config(
+        layer.humming_config,
+        compute["gemm_type"],
+        case.problem.rows,
+        index,
+        batch_invariant=compute.get("use_batch_invariant", False),
+    )
+    return compute, config
 
 
 def check_tensors(given: dict[str, torch.Tensor], documented: dict[str, torch.Tensor]) -> None:
