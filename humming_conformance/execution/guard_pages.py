@@ -26,6 +26,10 @@ VARIABLE = "HUMMING_CONFORMANCE_GUARD_PAGES"
 #: loads and TMA take addresses of no smaller alignment, and a tensor's last byte may lie anywhere.
 ALIGNMENT = 16
 
+#: Freed memory of at most so many pages stays mapped for the next tensor of as many, up to so many tensors: mapping
+#: costs the driver about a millisecond.
+KEPT_PAGES, KEPT_TENSORS = 8, 64
+
 # Names and values of cuda.h.
 _DEVICE, _PINNED, _READ_WRITE, _MINIMUM = 1, 1, 3, 0
 _MESSAGES = ("illegal memory access", "ILLEGAL_ADDRESS")
@@ -95,6 +99,7 @@ def place(size: int, granule: int) -> Placement:
 class _Block:
     base: int
     placement: Placement
+    device: int
 
 
 class GuardPages:
@@ -110,6 +115,7 @@ class GuardPages:
     def __init__(self, library: Any) -> None:
         self._library = library
         self._blocks: dict[int, _Block] = {}
+        self._kept: dict[tuple[int, int], list[int]] = {}  # bases by device and mapped bytes
         self._granules: dict[int, int] = {}
         self.failures: list[str] = []
 
@@ -123,6 +129,8 @@ class GuardPages:
             return None
         granule = self._granule(device)
         placement = place(size, granule)
+        if kept := self._kept.get((device, placement.mapped)):
+            return self._booked(_Block(kept.pop(), placement, device))
         base = ctypes.c_uint64()
         self._call(
             "cuMemAddressReserve", ctypes.byref(base), _size(placement.reserved), _size(0), _address(0), _flags()
@@ -132,8 +140,11 @@ class GuardPages:
         except DriverError:
             self._try("cuMemAddressFree", _address(base.value), _size(placement.reserved))
             raise
-        address = base.value + placement.offset
-        self._blocks[address] = _Block(base.value, placement)
+        return self._booked(_Block(base.value, placement, device))
+
+    def _booked(self, block: _Block) -> int:
+        address = block.base + block.placement.offset
+        self._blocks[address] = block
         return address
 
     def free(self, address: int) -> None:
@@ -147,6 +158,10 @@ class GuardPages:
         """
         block = self._blocks.pop(address)
         if self._try("cuCtxSynchronize") != 0:
+            return
+        small = block.placement.mapped <= KEPT_PAGES * self._granule(block.device)
+        if small and sum(map(len, self._kept.values())) < KEPT_TENSORS:
+            self._kept.setdefault((block.device, block.placement.mapped), []).append(block.base)
             return
         self._call("cuMemUnmap", _address(block.base), _size(block.placement.mapped))
         self._call("cuMemAddressFree", _address(block.base), _size(block.placement.reserved))

@@ -32,11 +32,11 @@ def is_judged(verdict: Verdict) -> bool:
 
 
 def count_by_kernel_and_suite(verdicts: Iterable[Verdict]) -> dict[tuple[str, str], Counter[str]]:
-    """Counts by outcome for each (kernel, suite), in the order of the verdicts; older paths count by themselves."""
+    """Counts by outcome for each (kernel, suite), in alphabetical order; older paths count by themselves."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for verdict in verdicts:
         counts.setdefault((verdict.subject.heading, verdict.suite), Counter())[verdict.outcome] += 1
-    return counts
+    return dict(sorted(counts.items()))
 
 
 @dataclass(frozen=True)

@@ -117,18 +117,39 @@ def test_an_allocation_ends_with_its_pages(size, end, pages):
 
 
 def test_what_lies_behind_is_not_mapped():
-    """Two allocations have a page between them that is reserved and never mapped, and all is given back."""
+    """Two allocations have a page between them that is reserved and never mapped, and large ones are given back."""
     driver = FakeDriver()
     pages = GuardPages(driver)
-    addresses = [pages.allocate(size, 0) for size in (100, 3 * GRANULE)]
-    assert addresses == [FIRST + GRANULE - 112, FIRST + 2 * GRANULE]
-    assert driver.accessible == driver.mapped == {FIRST: GRANULE, FIRST + 2 * GRANULE: 3 * GRANULE}
-    assert driver.reserved == {FIRST: 2 * GRANULE, FIRST + 2 * GRANULE: 4 * GRANULE}
+    addresses = [pages.allocate(size, 0) for size in (9 * GRANULE - 100, 9 * GRANULE)]
+    assert addresses == [FIRST + 96, FIRST + 10 * GRANULE]
+    assert driver.accessible == driver.mapped == {FIRST: 9 * GRANULE, FIRST + 10 * GRANULE: 9 * GRANULE}
+    assert driver.reserved == {FIRST: 10 * GRANULE, FIRST + 10 * GRANULE: 10 * GRANULE}
     assert driver.handles == set()
     for address in addresses:
         pages.free(address)
     assert driver.reserved == driver.mapped == {}
     assert driver.calls.index("cuCtxSynchronize") < driver.calls.index("cuMemUnmap")
+
+
+def test_small_pages_serve_again():
+    """Freed pages stay mapped once nothing uses them, and the next tensor of as many ends where they end."""
+    driver = FakeDriver()
+    pages = GuardPages(driver)
+    pages.free(pages.allocate(100, 0))
+    assert driver.calls[-1] == "cuCtxSynchronize"
+    assert pages.allocate(50, 0) == FIRST + GRANULE - 64
+    assert pages.allocate(50, 0) == FIRST + 3 * GRANULE - 64
+    assert driver.calls.count("cuMemMap") == 2
+
+
+def test_few_pages_are_kept():
+    """Beyond a number of tensors, freed pages are given back."""
+    driver = FakeDriver()
+    pages = GuardPages(driver)
+    addresses = [pages.allocate(16, 0) for _ in range(module.KEPT_TENSORS + 3)]
+    for address in addresses:
+        pages.free(address)
+    assert len(driver.mapped) == module.KEPT_TENSORS
 
 
 def test_no_bytes_need_no_memory():
@@ -178,7 +199,7 @@ def test_callbacks_have_the_types_that_torch_calls():
     assert address == FIRST + GRANULE - 112
     assert allocate(0, 0, None) is None
     free(address, 100, 0, None)
-    assert pages._library.mapped == {}
+    assert allocate(100, 0, None) == address
 
 
 @pytest.fixture
