@@ -19,6 +19,7 @@ import humming_conformance
 
 # An inert plugin must stay light: what imports NumPy is imported where it is used.
 if TYPE_CHECKING:
+    from humming_conformance.campaign.plan import Task
     from humming_conformance.campaign.run import Outcome
     from humming_conformance.ledger import Planned
     from humming_conformance.protocols import Subject, Verdict
@@ -175,9 +176,13 @@ class _Conformance:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """One item for each subject of the plan, where a test asks for the fixture ``judged``."""
         if "judged" in metafunc.fixturenames:
-            # Older paths first: their processes start for few cases, and are not for whoever is idle at the end.
-            tasks = sorted(self.run.tasks.values(), key=lambda task: not task.device.pretended)
-            subjects = [str(task.subject) for task in tasks]
+            # Few cases need a process of an older path or with guard pages: together and first, so that few workers
+            # start one, and none that is idle at the end.
+            def order(task: Task) -> tuple[bool, str, bool]:
+                name = task.device.name if task.device.pretended else ""
+                return not task.device.pretended, name, task.case.regime != "poison"
+
+            subjects = [str(task.subject) for task in sorted(self.run.tasks.values(), key=order)]
             metafunc.parametrize("judged", subjects, ids=subjects, indirect=True)
 
     @pytest.fixture
