@@ -36,18 +36,18 @@ class _Group:
 
 
 def margin_lines(verdicts: Sequence[Verdict], *, by_regime: bool = False) -> list[str]:
-    """A Markdown table of the numerics verdicts that were judged; empty where none was.
+    """A Markdown table of the numerics verdicts that passed; empty where none did.
 
     A row is a kernel, the path of its route, and the kinds of weights and activations, with ``by_regime`` also the
     regime. Its contract is what all contracts of the row say; ``output`` stands there for the output format. A margin
-    is a case's largest error over its bound, at most 1 where all is right; before rounding, without the output's
+    is a case's largest error over its bound; before rounding, without the output's
     rounding in either. Cases judged by equality have none and are counted apart.
     """
     head = (*_HEAD, "regime", *_TAIL) if by_regime else (*_HEAD, *_TAIL)
     groups: dict[tuple[str, ...], _Group] = {}
     for verdict in {verdict.subject: verdict for verdict in verdicts if verdict.suite == "numerics"}.values():
         evidence = verdict.evidence
-        if "margin" not in evidence:
+        if verdict.outcome != "pass" or "margin" not in evidence:
             continue
         case = parse_case(verdict.subject.case_id)
         key = (verdict.subject.heading, str(evidence["route"]["path"]), _weights(case), _activations(case))

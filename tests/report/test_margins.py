@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from humming_conformance.problems import parse_case
 from humming_conformance.protocols import Subject, Verdict
 from humming_conformance.report import margin_lines
@@ -78,8 +80,9 @@ def test_a_row_for_each_regime():
 
 
 def test_what_was_not_judged_has_no_row():
-    """Verdicts without a margin, of another suite, or settled again later, aren't counted."""
+    """Verdicts without a margin, of another suite, that failed, or settled again later, aren't counted."""
     unsupported = Verdict(Subject("mine", f"{INT4}random", "h200"), "numerics", "unsupported")
     timed = Verdict(Subject("mine", f"{INT4}random", "h200"), "performance", "pass", evidence={"margin": 1})
-    assert margin_lines([unsupported, timed]) == []
+    failed = replace(verdict(f"{INT4}random", 7.0, 7.0), outcome="fail")
+    assert margin_lines([unsupported, timed, failed]) == []
     assert rows([verdict(f"{INT4}random", 0.9, 0.9), VERDICTS[0]])[1][6:8] == ["1", "0.5"]
