@@ -75,12 +75,12 @@ def test_failed_builds_are_judged_and_resumed(building, workers):
 
     (building.state / "broken").unlink()
     resumed = building.run(*workers, "--resume", "ledger", sizes=[8, 16, REFUSED], ledger=None)
+    assert resumed.code == 0, resumed.output
     ledger = read_ledger(ran.folder)
     assert {outcome for found in outcomes(ledger).values() for outcome in found} == {"pass"}
     assert sorted(building.compiled()) == ["n16", "n16", "n8"]
     assert read_failed_builds(ran.folder) == ()
     assert "kernels built ahead: 1, for 2 cases, in" in resumed.output
-    assert resumed.code == 0, resumed.output
 
 
 def test_nothing_to_build_is_not_worth_a_word(building):
