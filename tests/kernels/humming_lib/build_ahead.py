@@ -9,13 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).parent))
-from pretended_device import pretend
+from pretended_device import layer_config, pretend
 
 from humming_conformance.devices import Device
-from humming_conformance.kernels.humming_lib import adapter, build, layout, selection
+from humming_conformance.kernels.humming_lib import build, selection
 from humming_conformance.problems import parse_case
 
 DEVICE = Device("h100", "cuda", sm=90)
@@ -23,23 +21,8 @@ DEVICE = Device("h100", "cuda", sm=90)
 
 def configurations(text: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """The layer's, the call's and the schedule's configuration of a case."""
-    from humming.schema import BaseInputSchema, BaseWeightSchema
-    from humming.transform import prepare_layer_config
-
     case = parse_case(text)
-    bits = case.activation.format.bits
-    unquantized = {"quant_method": "humming", "dtype": layout.DTYPES.get(case.activation.element)}
-    layer = prepare_layer_config(
-        shape_n=case.problem.n,
-        shape_k=case.problem.k,
-        weight_schema=BaseWeightSchema.from_config(layout.weight_config(case)),
-        input_schema=BaseInputSchema.from_config(layout.input_config(case) or unquantized),
-        num_experts=case.problem.experts or None,
-        pad_n_to_multiple=adapter.PAD_N[bits],
-        pad_k_to_multiple=512 // bits,
-        has_bias=case.problem.bias,
-        torch_dtype=getattr(torch, layout.TORCH_DTYPES[case.output]),
-    )
+    layer = layer_config(case)
     compute = selection.compute_config(case)
     config = selection.production_config(layer, compute["gemm_type"], case.problem.rows)
     return layer.to_str(), compute, config

@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 
+from humming_conformance.kernels.humming_lib import adapter, layout, selection
+from humming_conformance.problems import Case, build_operands, parse_case
+
 #: An H100 as the library describes it.
 H100 = SimpleNamespace(
     index=0,
@@ -58,12 +61,17 @@ class NoDevice:
         pass
 
 
-def pretend() -> None:
-    """Make the library see an H100."""
+def without_gpu() -> None:
+    """Let torch answer the library's questions about CUDA on a machine without it."""
     if torch.version.cuda is None:
         torch.version.cuda = "13.0"  # type: ignore[assignment]
     torch.cuda.current_device = lambda: 0
     torch.cuda.device = NoDevice  # type: ignore[assignment,misc]
+
+
+def pretend() -> None:
+    """Make the library see an H100."""
+    without_gpu()
     import humming.device
     import humming.utils.device
 
@@ -72,31 +80,34 @@ def pretend() -> None:
     humming.device._get_device_info_extension = lambda: extension
 
 
-def examine(text: str) -> dict[str, Any]:
-    """Compare the one-M selection with the library's list, and our tensors with the documented ones."""
+def layer_config(case: Case) -> Any:
+    """The library's ``LayerConfig`` of a case, from its own schemas."""
     from humming.schema import BaseInputSchema, BaseWeightSchema
     from humming.transform import prepare_layer_config
 
-    from humming_conformance.kernels.humming_lib import adapter, layout, selection
-    from humming_conformance.problems import build_operands, parse_case
-
-    case = parse_case(text)
     bits = case.activation.format.bits
-    dtype = getattr(torch, layout.TORCH_DTYPES[case.output])
-    weight_schema = BaseWeightSchema.from_config(layout.weight_config(case))
     unquantized = {"quant_method": "humming", "dtype": layout.DTYPES.get(case.activation.element)}
-    input_schema = BaseInputSchema.from_config(layout.input_config(case) or unquantized)
-    config = prepare_layer_config(
+    return prepare_layer_config(
         shape_n=case.problem.n,
         shape_k=case.problem.k,
-        weight_schema=weight_schema,
-        input_schema=input_schema,
+        weight_schema=BaseWeightSchema.from_config(layout.weight_config(case)),
+        input_schema=BaseInputSchema.from_config(layout.input_config(case) or unquantized),
         num_experts=case.problem.experts or None,
         pad_n_to_multiple=adapter.PAD_N[bits],
         pad_k_to_multiple=512 // bits,
         has_bias=case.problem.bias,
-        torch_dtype=dtype,
+        torch_dtype=getattr(torch, layout.TORCH_DTYPES[case.output]),
     )
+
+
+def examine(text: str) -> dict[str, Any]:
+    """Compare the one-M selection with the library's list, and our tensors with the documented ones."""
+    from humming.schema import BaseWeightSchema
+
+    case = parse_case(text)
+    dtype = getattr(torch, layout.TORCH_DTYPES[case.output])
+    weight_schema = BaseWeightSchema.from_config(layout.weight_config(case))
+    config = layer_config(case)
     gemm_type = selection.GEMM_TYPES[case.problem.kind]
     intervals = selection.interval_list(config, gemm_type)
     edges = {edge + step for entry in intervals for edge in entry[:2] for step in (-1, 0, 1)}

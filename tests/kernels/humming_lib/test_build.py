@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Units of the real library: what makes them equal, and that what is built ahead is what a layer then uses."""
 
-import importlib.util
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from humming_conformance.kernels.humming_lib import kernel
 from humming_conformance.protocols import BuildsAhead
@@ -27,22 +22,11 @@ def test_the_adapter_builds_ahead():
     assert isinstance(kernel, BuildsAhead)
 
 
-def test_the_real_library_builds_ahead(tmp_path: Path):
+def test_the_real_library_builds_ahead(build_environment: dict[str, str], tmp_path: Path):
     """Finding compiles nothing; two processes compile a unit once; preparing the case then compiles nothing more."""
-    if importlib.util.find_spec("humming") is None:
-        pytest.skip("humming-kernels isn't installed: pip install humming-conformance[humming]")
-    if shutil.which("nvcc") is None:
-        pytest.skip("nvcc isn't installed")
-    environment = os.environ | {
-        "HUMMING_CACHE_DIR": str(tmp_path),
-        "HUMMING_COMPILER": "nvcc",
-        "HUMMING_DISABLE_PARALLEL_BUILD": "1",
-        "HUMMING_TEST_TUNING_SOURCE": "none",
-    }
-    environment.pop("PYTEST_CURRENT_TEST", None)
     command = [sys.executable, str(Path(__file__).with_name("build_ahead.py")), *CASES]
     running = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(command, env=build_environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
     replies = []

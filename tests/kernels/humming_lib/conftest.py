@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of the real library share."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def build_environment(tmp_path: Path) -> dict[str, str]:
+    """The environment of a process that compiles with the real library into a folder of its own."""
+    if importlib.util.find_spec("humming") is None:
+        pytest.skip("humming-kernels isn't installed: pip install humming-conformance[humming]")
+    if shutil.which("nvcc") is None:
+        pytest.skip("nvcc isn't installed")
+    environment = os.environ | {
+        "HUMMING_CACHE_DIR": str(tmp_path),
+        "HUMMING_COMPILER": "nvcc",
+        "HUMMING_DISABLE_PARALLEL_BUILD": "1",
+        "HUMMING_TEST_TUNING_SOURCE": "none",
+    }
+    environment.pop("PYTEST_CURRENT_TEST", None)
+    return environment
