@@ -36,7 +36,6 @@ _CALL_REGIMES = {
     "graph": ("random", "exact_grid"),
     "streams": ("random", "exact_grid"),
     "batch_invariant": ("random",),
-    "fp16_accumulation": ("random", "exact_grid"),
 }
 #: A claim with more schemes than this is one of all formats there can be. It is drawn from evenly, about this
 #: many…

@@ -10,7 +10,6 @@ from types import MappingProxyType
 CALL_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "batch_invariant": "the kernel is asked for bits of a row that depend on neither M nor other rows",
-        "fp16_accumulation": "the kernel is asked to keep partial sums in fp16",
         "graph": "launches are captured into a CUDA graph, which is replayed twice",
         "streams": "the case is prepared twice, and both are launched at the same time on streams of their own",
     }

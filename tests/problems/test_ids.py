@@ -77,7 +77,7 @@ def test_output_follows_16bit_activations():
     ("change", "added"),
     [
         ({"source": "gptq"}, "-src_gptq"),
-        ({"call": ("fp16_accumulation",)}, "-call_fp16_accumulation"),
+        ({"call": ("batch_invariant",)}, "-call_batch_invariant"),
         ({"seed": 3}, "-s3"),
         ({"problem": Problem("dense", 16, 256, 512, bias=True)}, "-bias"),
     ],
@@ -150,7 +150,7 @@ WRONG = {
     "empty call": (PLAIN.replace("-readout", "-call_-readout"), "call option '' is not one of batch_invariant, ", ""),
     "call option": (
         PLAIN.replace("-readout", "-call_grahp.streams-readout"),
-        "call option 'grahp' is not one of batch_invariant, fp16_accumulation, graph, streams; the nearest is graph",
+        "call option 'grahp' is not one of batch_invariant, graph, streams; the nearest is graph",
         PLAIN.replace("-readout", "-call_graph.streams-readout"),
     ),
     "unsorted call": (PLAIN.replace("-readout", "-call_b.a-readout"), "are not sorted", ""),
