@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from humming_conformance.devices import Device
 from humming_conformance.kernels import _moe_layout as moe_layout
 from humming_conformance.kernels.humming_lib import build, contracts, layout, pretended, reproduction
-from humming_conformance.kernels.humming_lib.claims import CLAIMS, MINIMUM_SM
+from humming_conformance.kernels.humming_lib.claims import CLAIMS, unsupported_on
 from humming_conformance.kernels.humming_lib.selection import compute_config, production_config
 from humming_conformance.kernels.humming_lib.stream_k import MAX_SLICES, StreamK, stream_k
 from humming_conformance.oracle.contract import Contract
@@ -131,12 +131,10 @@ class HummingKernelAdapter:
     )
 
     def support(self, case: Case, device: Device) -> Support:
-        """From the claims, and from the activation formats of the device's architecture."""
+        """From the claims, and from what the library serves on the device's architecture."""
         support = support_from_claims(self.claims, case, device, self.device_kinds)
-        minimum = MINIMUM_SM.get(case.activation.element, 0)
-        if support.answer != "no" and device.sm and device.sm < minimum:
-            return Support("no", f"{case.activation.element} activations need sm_{minimum}, not sm_{device.sm}")
-        return support
+        refusal = unsupported_on(case, device.sm) if device.sm else ""
+        return Support("no", refusal) if support.answer != "no" and refusal else support
 
     def prepare(self, case: Case, operands: Operands, device: Device) -> HummingState:
         """Load and transform the weights, choose and compile the schedule for this M, upload activations.

@@ -36,13 +36,27 @@ def _whole_blocks(case: Case) -> bool:
 
 
 def _equal_groups(case: Case) -> bool:
-    """``is_humming_schema_compatible``: unequal groups for MXFP4 with fp8 in groups of 128 on sm_90 alone."""
     weight, activation = case.weight.granularity.group_size, case.activation.granularity
     group = activation.group_size if activation is not None else None
-    if weight is None or group is None or weight == group:
-        return True
-    fused = case.weight.element == "fp4_e2m1" and case.weight.scale_format == "ue8m0"
-    return fused and case.activation.element == "fp8_e4m3" and group == 128
+    return weight is None or group is None or weight == group
+
+
+def _served_groups(case: Case) -> bool:
+    """``is_humming_schema_compatible``: unequal groups for MXFP4 with fp8 in groups of 128 (on sm_90 alone)."""
+    activation = case.activation
+    wide = activation.granularity is not None and activation.granularity.group_size == 128
+    mxfp4 = case.weight.element == "fp4_e2m1" and case.weight.scale_format == "ue8m0"
+    return _equal_groups(case) or (mxfp4 and activation.element == "fp8_e4m3" and wide)
+
+
+def unsupported_on(case: Case, sm: int) -> str:
+    """Why the library doesn't serve a claimed case on a GPU of this compute capability; empty where it does."""
+    minimum = MINIMUM_SM.get(case.activation.element, 0)
+    if sm < minimum:
+        return f"{case.activation.element} activations need sm_{minimum}, not sm_{sm}"
+    if sm != 90 and not _equal_groups(case):
+        return f"activation groups other than the weight's need sm_90, not sm_{sm}"
+    return ""
 
 
 #: K is packed in whole 32-value blocks (``pack_weight``); N's padding is a multiple of 8 (``check_shape``).
@@ -53,7 +67,7 @@ _RULES: tuple[Rule, ...] = (
     ("K is a multiple of 32", lambda case: case.problem.k % 32 == 0),
     ("K is a multiple of the groups of weights and activations", _whole_groups),
     ("N is a multiple of the block", _whole_blocks),
-    ("an activation group is the weight's, but for MXFP4 with fp8 in groups of 128", _equal_groups),
+    ("an activation group is the weight's, but for MXFP4 with fp8 in groups of 128", _served_groups),
 )
 
 #: docs/config.md: ``use_batch_invariant``; a layer's stream-K locks belong to one stream at a time.

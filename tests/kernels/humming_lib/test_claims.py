@@ -81,3 +81,16 @@ def test_architectures(activation: str, sm: int, answer: str):
     support = kernel.support(case, Device(f"sm_{sm}", "cuda", sm=sm))
     assert support.answer == answer
     assert (f"not sm_{sm}" in support.reason) == (answer == "no")
+
+
+@pytest.mark.parametrize(("sm", "answer"), [(89, "no"), (90, "yes"), (120, "no")])
+def test_unequal_groups_are_sm_90s_alone(sm: int, answer: str):
+    """The library's own rule serves MXFP4 with fp8 in groups of 128 on sm_90, and equal groups on any GPU."""
+    device = Device(f"sm_{sm}", "cuda", sm=sm)
+    unequal, equal = (
+        kernel.support(parse_case(f"dense-w_fp4_e2m1.g32.ue8m0-a_fp8_e4m3.{group}-m16.n256.k512-random"), device)
+        for group in ("g128", "g32")
+    )
+    assert unequal.answer == answer
+    assert (f"need sm_90, not sm_{sm}" in unequal.reason) == (answer == "no")
+    assert equal.answer == "yes"
