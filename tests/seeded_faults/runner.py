@@ -68,7 +68,9 @@ class Campaign:
         case_ids: Sequence[str] = (),
         say: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        plan = make_plan(target.options(tier, case_ids))
+        whole = make_plan(target.options(tier, case_ids))
+        # Older paths would bring cases again that are judged on the real device only.
+        plan = [task for task in whole if task.device == whole[0].device]
         self._target = target
         self._folder = folder
         self._settings = settings

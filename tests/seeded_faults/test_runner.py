@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from humming_conformance.campaign.plan import RunOptions, Task, make_plan
+from humming_conformance.devices import Device
+from humming_conformance.protocols import Support
+from tests.seeded_faults import runner
 from tests.seeded_faults.__main__ import main
 from tests.seeded_faults.fault import Fault
 from tests.seeded_faults.judging import Target
@@ -129,6 +133,20 @@ def test_nothing_is_begun_after_the_budget(library: Path, tmp_path: Path):
     tables = render(campaign.results, (ROWS_DOUBLED,))
     assert "| open | 1 |" in tables
     assert "(3 of 3 cases were not judged)" in tables
+
+
+def test_cases_of_older_paths_are_not_counted(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A plan that has a case on older paths too brings it once."""
+    older = Device("sm_80_on_sm_90", "cuda", sm=80, hardware_sm=90)
+
+    def with_older_path(options: RunOptions) -> tuple[Task, ...]:
+        plan = make_plan(options)
+        return (*plan, *(replace(task, device=older, support=Support("yes")) for task in plan))
+
+    monkeypatch.setattr(runner, "make_plan", with_older_path)
+    campaign = _campaign(library, tmp_path / "run")
+    assert [case.id for case in campaign.cases] == list(CASES)
+    assert campaign.results.planned == CASES
 
 
 def test_results_of_another_build_are_refused(output: Path, tmp_path: Path):
