@@ -11,7 +11,6 @@ whole list, and the same dictionary (tested).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from humming_conformance.problems import Case
@@ -35,14 +34,6 @@ def compute_config(case: Case) -> dict[str, Any]:
 
 class SelectionError(RuntimeError):
     """The library has no schedule for a layer and M; the text carries what it said."""
-
-
-def interval_list(layer_config: Any, gemm_type: str, device: int = 0) -> list[Sequence[Any]]:
-    """The library's whole list of (M above, M up to, configuration): what a layer uses when left alone."""
-    from humming.tune import get_heuristics_config
-
-    intervals: list[Sequence[Any]] = get_heuristics_config(layer_config, gemm_type=gemm_type, device=device)
-    return intervals
 
 
 def production_config(

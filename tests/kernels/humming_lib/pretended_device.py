@@ -103,13 +103,14 @@ def layer_config(case: Case) -> Any:
 def examine(text: str) -> dict[str, Any]:
     """Compare the one-M selection with the library's list, and our tensors with the documented ones."""
     from humming.schema import BaseWeightSchema
+    from humming.tune import get_heuristics_config
 
     case = parse_case(text)
     dtype = getattr(torch, layout.TORCH_DTYPES[case.output])
     weight_schema = BaseWeightSchema.from_config(layout.weight_config(case))
     config = layer_config(case)
     gemm_type = selection.GEMM_TYPES[case.problem.kind]
-    intervals = selection.interval_list(config, gemm_type)
+    intervals = get_heuristics_config(config, gemm_type=gemm_type)  # what a layer left alone uses
     edges = {edge + step for entry in intervals for edge in entry[:2] for step in (-1, 0, 1)}
     sizes = sorted(m for m in edges | set(range(1, 140)) | {9000, 1 << 20} if 0 < m < 1 << 30)
     entries = {m: next(entry[2] for entry in intervals if entry[0] < m <= entry[1]) for m in sizes}
