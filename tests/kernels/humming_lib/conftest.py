@@ -12,12 +12,10 @@ import pytest
 
 
 @pytest.fixture
-def build_environment(tmp_path: Path) -> dict[str, str]:
-    """The environment of a process that compiles with the real library into a folder of its own."""
+def library_environment(tmp_path: Path) -> dict[str, str]:
+    """The environment of a process that asks the real library, with a cache folder of its own."""
     if importlib.util.find_spec("humming") is None:
         pytest.skip("humming-kernels isn't installed: pip install humming-conformance[humming]")
-    if shutil.which("nvcc") is None:
-        pytest.skip("nvcc isn't installed")
     environment = os.environ | {
         "HUMMING_CACHE_DIR": str(tmp_path),
         "HUMMING_COMPILER": "nvcc",
@@ -26,3 +24,11 @@ def build_environment(tmp_path: Path) -> dict[str, str]:
     }
     environment.pop("PYTEST_CURRENT_TEST", None)
     return environment
+
+
+@pytest.fixture
+def build_environment(library_environment: dict[str, str]) -> dict[str, str]:
+    """The same of a process that compiles."""
+    if shutil.which("nvcc") is None:
+        pytest.skip("nvcc isn't installed")
+    return library_environment

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the adapter claims, and on which architectures."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from humming_conformance.devices import NO_GPU, Device
 from humming_conformance.kernels.humming_lib import kernel
 from humming_conformance.problems import parse_case
+from humming_conformance.problems.tiers import load_tier
 from humming_conformance.protocols import Kernel
 
 H200 = Device("h200", "cuda", sm=90)
@@ -94,3 +100,19 @@ def test_unequal_groups_are_sm_90s_alone(sm: int, answer: str):
     assert unequal.answer == answer
     assert (f"need sm_90, not sm_{sm}" in unequal.reason) == (answer == "no")
     assert equal.answer == "yes"
+
+
+@pytest.mark.parametrize("sm", [*kernel.older_paths, 90])
+def test_claims_are_the_librarys_own_rule(sm: int, library_environment: dict[str, str]):
+    """On each architecture the schemes of the tier lists are claimed exactly where the library says it serves them."""
+    cases = {
+        (case.weight, case.activation, case.output): case for case in map(parse_case, load_tier("full", "humming"))
+    }
+    device = Device(f"sm_{sm}", "cuda", sm=sm)
+    claimed = {case.id: kernel.support(case, device).answer == "yes" for case in cases.values()}
+    script = Path(__file__).with_name("compatible_schemes.py")
+    command = [sys.executable, str(script), str(sm), *claimed]
+    done = subprocess.run(command, env=library_environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert any(claimed.values())
+    assert claimed == json.loads(done.stdout)
