@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from humming_conformance.devices.detect import NO_GPU, describe_gpus, detect_devices, gpu_problem
 from humming_conformance.devices.device import Device, names_pretended_device, pretended_devices
-from humming_conformance.devices.profiles import DeviceProfile, ProfileError, load_profile
+from humming_conformance.devices.profiles import DeviceProfile, ProfileError, load_profile, recorded_profiles
 
 __all__ = [
     "NO_GPU",
@@ -18,4 +18,5 @@ __all__ = [
     "load_profile",
     "names_pretended_device",
     "pretended_devices",
+    "recorded_profiles",
 ]

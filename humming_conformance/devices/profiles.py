@@ -59,6 +59,11 @@ class DeviceProfile:
     provenance: str
 
 
+def recorded_profiles(folder: Path = PROFILES) -> tuple[str, ...]:
+    """Names of all recorded devices, in alphabetical order."""
+    return tuple(sorted(found.stem for found in folder.glob("*.json")))
+
+
 def load_profile(name: str, folder: Path = PROFILES) -> DeviceProfile:
     """The profile of a file's name without ``.json``: ``a100``, ``l40s``.
 
@@ -69,7 +74,7 @@ def load_profile(name: str, folder: Path = PROFILES) -> DeviceProfile:
     try:
         stored = json.loads(path.read_text())
     except FileNotFoundError:
-        names = sorted(found.stem for found in folder.glob("*.json"))
+        names = recorded_profiles(folder)
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ProfileError(f"device profile {name!r} is not recorded; there are {', '.join(names)}{hint}") from None
