@@ -19,7 +19,6 @@ import humming_conformance
 
 # An inert plugin must stay light: what imports NumPy is imported where it is used.
 if TYPE_CHECKING:
-    from humming_conformance.campaign.plan import Task
     from humming_conformance.campaign.run import Outcome
     from humming_conformance.ledger import Planned
     from humming_conformance.protocols import Subject, Verdict
@@ -140,6 +139,7 @@ class _Conformance:
         worker_input: dict[str, Any] = getattr(config, "workerinput", {})
         self.worker = str(worker_input.get("workerid", "main"))
         self.is_worker = bool(worker_input)
+        self.workers = int(worker_input.get("workercount", 1))
         if option.conformance_ledger and option.conformance_resume:
             raise pytest.UsageError("--ledger starts a run and --resume continues one; give only one of them")
         html = option.conformance_html
@@ -176,13 +176,10 @@ class _Conformance:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """One item for each subject of the plan, where a test asks for the fixture ``judged``."""
         if "judged" in metafunc.fixturenames:
-            # Few cases need a process of an older path or with guard pages: together and first, so that few workers
-            # start one, and none that is idle at the end.
-            def order(task: Task) -> tuple[bool, str, bool]:
-                name = task.device.name if task.device.pretended else ""
-                return not task.device.pretended, name, task.case.regime != "poison"
+            from humming_conformance.campaign.order import in_shares
 
-            subjects = [str(task.subject) for task in sorted(self.run.tasks.values(), key=order)]
+            tasks = in_shares(list(self.run.tasks.values()), self.workers)
+            subjects = [str(task.subject) for task in tasks]
             metafunc.parametrize("judged", subjects, ids=subjects, indirect=True)
 
     @pytest.fixture

@@ -167,7 +167,8 @@ class CaseSpace:
         dense = kind == "dense"
         experts_choices = ((0, 1),) if dense else self.sizes.experts
         distributions = ("balanced",) if dense else tuple(DISTRIBUTIONS)
-        for m, (experts, top_k), regime in product(self.sizes.m, experts_choices, REGIMES):
+        drawn = [name for name, regime in REGIMES.items() if regime.drawn]
+        for m, (experts, top_k), regime in product(self.sizes.m, experts_choices, drawn):
             if self._affordable(Problem(kind, m, n, k, experts, top_k), regime):  # type: ignore[arg-type]  # from claims
                 for distribution in distributions:
                     load = Load(m, experts, top_k, distribution, regime)
@@ -179,7 +180,7 @@ class CaseSpace:
     def _affordable(self, problem: Problem, regime: str) -> bool:
         sizes, n, k, rows = self.sizes, problem.n, problem.k, problem.rows
         experts = max(problem.experts, 1)
-        launches = experts * -(-k // problem.m) if regime in ("readout", "all_codes") else 1
+        launches = experts * -(-k // problem.m) if regime in ("readout", "readout_wide", "all_codes") else 1
         tiles = (min(experts, rows) + (rows - 1) // 64) * -(-n // 128)
         return (
             launches <= sizes.launches

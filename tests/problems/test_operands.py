@@ -57,6 +57,9 @@ DIGESTS = {
     "moe_grouped_masked-w_fp6_e2m3.g32.bf16-a_bf16-m3.n16.k64.e3.top2.high-all_codes": (
         "00803d4b31814386bff2bf29b689901b7d28f8060693e55400255b9066387a1e"
     ),
+    "moe_indexed-w_fp4_e2m1.g32.ue8m0-a_fp8_e4m3.g32-m6.n12.k64.e3.top2.high-readout_wide": (
+        "ee3f3b01c92226018b3e0bc284b13aecb7ee103e710bf7f9467c4119f1fedb4c"
+    ),
 }
 
 EVERY_TENSOR = "moe_indexed-w_uint4.g16.bf16.zp.s2tensor-a_fp8_e4m3.g16-m3.n4.k40.e2.top2-bias-random"
@@ -94,8 +97,9 @@ def regime_texts():
         shape = "m5.n20.k72" if kind == "dense" else "m5.n20.k72.e3.top2.one"
         for scheme in scheme_texts():
             for regime in REGIMES:
-                text = f"{kind}-{scheme}-{shape}-bias-{regime}"
-                plain = parse_case(text.replace(f"-{regime}", "-random"))
+                bias = "" if regime == "readout_wide" else "-bias"
+                text = f"{kind}-{scheme}-{shape}{bias}-{regime}"
+                plain = parse_case(text.removesuffix(regime) + "random")
                 if not REGIMES[regime].refuses(plain):
                     yield text
 

@@ -70,6 +70,20 @@ def test_readout_outputs_are_weights(text):
                 assert np.array_equal(weight[chosen] @ row, weight[chosen, :, row.argmax()] * factor)
 
 
+def test_readout_wide_has_many_binades_and_products_that_fp32_holds():
+    """Scales meet eleven exponents; both scales and a weight multiply exactly in fp32, and not in bf16."""
+    case = parse_case("dense-w_int4.g32.bf16-a_fp8_e4m3.g32-m32.n64.k256-readout_wide")
+    operands = build_operands(case)
+    scale = scales(case, operands)
+    activation_scale = element_format("fp32").decode(operands.activation_scale)
+    assert set(np.floor(np.log2(scale)).ravel()) == set(range(-20, -9))
+    product = scale[0, :, None, :] * activation_scale[0][None, :, :]
+    exact = product[..., None] * np.arange(-8, 8)
+    assert np.array_equal(exact, exact.astype(np.float32))
+    bf16 = element_format("bf16")
+    assert (bf16.decode(bf16.encode(product)) != product).mean() > 0.5
+
+
 def test_readout_keeps_each_launch_at_the_distribution():
     """Each launch's counts are the distribution's, its experts renumbered by the launch."""
     case = parse_case("moe_indexed-w_int4.g32.bf16-a_bf16-m8.n8.k32.e4.top2.skewed-readout")

@@ -89,7 +89,7 @@ HOST_FAULTS = (
         lambda case: (
             mxfp4(case)
             and case.activation.element == "fp8_e4m3"
-            and case.regime in ("scale_spread", "all_codes", "readout")
+            and case.regime in ("scale_spread", "all_codes", "readout", "readout_wide")
         ),
     ),
 )

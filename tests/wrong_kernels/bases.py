@@ -17,6 +17,7 @@ NVFP4 = "moe_indexed-w_fp4_e2m1.g16.fp8_e4m3.s2tensor-a_bf16-m24.n40.k64.e4.top2
 NVFP4_CHANNEL = "dense-w_fp4_e2m1.g16.fp8_e4m3.s2channel-a_bf16-m17.n48.k256"
 FP8 = "dense-w_fp8_e4m3.channel.fp32-a_fp8_e4m3.token-m32.n8.k2048"
 FP8_BLOCK = "dense-w_fp8_e4m3.b128x128.fp32-a_fp8_e4m3.g128-m17.n48.k384"
+FP8_GROUPS = "dense-w_int4.g64.bf16-a_fp8_e4m3.g64-m17.n48.k256"
 INT8 = "dense-w_int8.channel.fp32-a_int8.token-m17.n48.k256"
 MOE = "moe_indexed-w_int4.g32.bf16-a_bf16-m24.n40.k64.e4.top2.empty_last"
 

@@ -17,6 +17,7 @@ from tests.wrong_kernels import misreadings
 from tests.wrong_kernels.bases import (
     FP4,
     FP8,
+    FP8_GROUPS,
     INT4,
     INT4_HALF,
     INT4_LONG,
@@ -85,6 +86,28 @@ def _adds_unhit_experts_times_zero(sums: Array, launched: Launched) -> Array:
     return sums + 0.0 * scales.sum()
 
 
+def _scale_products_rounded(sums: Array, launched: Launched) -> Array:
+    """Of a dense problem whose weights and activations have groups of one size."""
+    case, operands = launched.case, launched.operands
+    granularity = case.activation.granularity
+    assert granularity is not None
+    assert granularity.group_size is not None
+    assert granularity == case.weight.granularity
+    assert operands.activation_scale is not None
+    size, bf16 = granularity.group_size, element_format("bf16")
+    weight = case.weight.format.decode(operands.weight[0])
+    activation = case.activation.format.decode(operands.activation)
+    weight_scale = element_format(case.weight.scale_format).decode(operands.weight_scale[0])
+    activation_scale = element_format(case.activation.scale_format).decode(operands.activation_scale)
+    spoiled = sums.copy()
+    for group in range(weight_scale.shape[1]):
+        columns = slice(group * size, (group + 1) * size)
+        product = activation_scale[:, :, group, None] * weight_scale[:, group]
+        partial_sum = activation[:, :, columns] @ weight[:, columns].T
+        spoiled += (bf16.decode(bf16.encode(product)) - product) * partial_sum
+    return spoiled
+
+
 def _wrong(name: str, what: str, fault_class: str, base: str, declared: Contract, **fields: Any) -> ModelKernel:
     return ModelKernel(name, what, base, declared, fault_class=fault_class, **fields)
 
@@ -108,6 +131,15 @@ WRONG_KERNELS = (
     _misreads(misreadings.second_scale_of_first_expert, "scale index", NVFP4, ROUNDED),
     _misreads(misreadings.token_scale_of_next, "scale index", FP8, PROMOTED),
     _misreads(misreadings.scales_cut_to_range, "precision", FP4, TENSOR_CORE),
+    _misreads(misreadings.scales_cut_to_eight_binades, "scale index", FP4, TENSOR_CORE),
+    _wrong(
+        "scale_product_rounded",
+        "Rounds the product of activation and weight scale to bf16, declares it exact",
+        "scale index",
+        FP8_GROUPS,
+        PROMOTED,
+        spoil=_scale_products_rounded,
+    ),
     _misreads(misreadings.zero_point_off_by_one, "zero point", ZERO_POINT, ROUNDED),
     _misreads(misreadings.zero_point_of_previous_group, "zero point", ZERO_POINT, ROUNDED),
     _misreads(misreadings.drops_k_tail, "tail", INT4_TAIL, ROUNDED),

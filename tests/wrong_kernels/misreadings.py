@@ -54,6 +54,13 @@ def scales_cut_to_range(case: Case, operands: Operands) -> Operands:
     return replace(operands, weight_scale=target.encode(np.maximum(values, np.nanmax(values) / 8)))
 
 
+def scales_cut_to_eight_binades(case: Case, operands: Operands) -> Operands:
+    """Keeps the 8 binades below the largest scale only."""
+    target = element_format(case.weight.scale_format)
+    values = target.decode(operands.weight_scale)
+    return replace(operands, weight_scale=target.encode(np.maximum(values, np.nanmax(values) / 256)))
+
+
 def second_scale_of_first_expert(case: Case, operands: Operands) -> Operands:  # noqa: ARG001
     """Uses expert 0's second-level scale for every expert."""
     assert operands.weight_scale_2 is not None

@@ -34,6 +34,9 @@ class Regime:
     #: formats.
     has_floor: ClassVar[bool] = True
 
+    #: Whether tier lists are drawn with this regime as one more value that everything is met with.
+    drawn: ClassVar[bool] = True
+
     def __init__(self, case: Case, draw: Draw) -> None:
         self.case = case
         self.draw = draw
