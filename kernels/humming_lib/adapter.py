@@ -17,6 +17,7 @@ from humming_conformance.kernels import _moe_layout as moe_layout
 from humming_conformance.kernels.humming_lib import build, contracts, layout, pretended, reproduction
 from humming_conformance.kernels.humming_lib.claims import CLAIMS, unsupported_on
 from humming_conformance.kernels.humming_lib.selection import compute_config, production_config
+from humming_conformance.kernels.humming_lib.selector import HummingSelector
 from humming_conformance.kernels.humming_lib.stream_k import MAX_SLICES, StreamK, stream_k
 from humming_conformance.oracle.contract import Contract
 from humming_conformance.problems import Case, Operands
@@ -25,9 +26,6 @@ from humming_conformance.support import support_from_claims
 
 if TYPE_CHECKING:
     import torch
-
-#: N's padding: what 16-bit activations need on sm_90, and the least that ``transform_humming_weight`` takes.
-PAD_N = {16: 128, 8: 64}
 
 
 class LayerError(RuntimeError):
@@ -229,9 +227,13 @@ class HummingKernelAdapter:
         """The arithmetic of that route: :mod:`.contracts`."""
         return contracts.contract(case, route)
 
+    def selector(self) -> HummingSelector:
+        """What asks the library for its choices on recorded devices: :mod:`.selector`."""
+        return HummingSelector()
+
     def reproduction(self, case: Case, route: Mapping[str, Any] | None, device: Device) -> str:
         """Source of one launch that needs numpy, torch and humming alone: :mod:`.reproduction`."""
-        return reproduction.source(case, route, _padding(case), device)
+        return reproduction.source(case, route, layout.padding(case), device)
 
 
 def _library_version() -> str:
@@ -243,17 +245,11 @@ def _library_version() -> str:
         return "unknown"
 
 
-def _padding(case: Case) -> tuple[int, int]:
-    """Multiples that N and K are padded to."""
-    bits = case.activation.format.bits
-    return PAD_N[bits], 512 // bits  # for K the least that transform_humming_weight takes
-
-
 def _transformed_layer(case: Case, operands: Operands) -> Any:
     import torch
     from humming.layer import HummingLayer
 
-    pad_n, pad_k = _padding(case)
+    pad_n, pad_k = layout.padding(case)
     layer = HummingLayer(
         shape_n=case.problem.n,
         shape_k=case.problem.k,

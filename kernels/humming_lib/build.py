@@ -29,10 +29,8 @@ def build_unit(
     Its key is a hash of the source, the template instantiated and the target. The library refuses here what it would
     refuse when asked for the kernel.
     """
-    ours = {key: value for key, value in layer_config.items() if key != "sublayer_name"}
-    parts = {**ours, **compute, **config}
-    parts.pop("num_sms", None)  # of the launch
-    source = _source(parts)
+    parts = joined(layer_config, compute, config)
+    source = unbuilt(parts)
     text = f"{source.sm_version_str}\n{source.kernel_expr}\n{source.code}"
     tile = "x".join(map(str, source.block_shape))
     return BuildUnit(
@@ -55,11 +53,20 @@ def build(unit: BuildUnit) -> None:
     from humming.kernel.humming import HummingKernel
 
     pretended.install(Device(**unit.arguments["device"]))
-    HummingKernel.prepare(_source(unit.arguments["kernel"]))
+    HummingKernel.prepare(unbuilt(unit.arguments["kernel"]))
 
 
-def _source(arguments: Mapping[str, Any]) -> Any:
-    """A kernel object that has its source and is neither compiled nor loaded.
+def joined(layer_config: Mapping[str, Any], compute: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the kernel object of a layer's configuration, a call's and a schedule."""
+    parts = {key: value for key, value in layer_config.items() if key != "sublayer_name"} | {**compute, **config}
+    parts.pop("num_sms", None)  # of the launch
+    return parts
+
+
+def unbuilt(arguments: Mapping[str, Any]) -> Any:
+    """A kernel object of :func:`joined` arguments that has its source and is neither compiled nor loaded.
+
+    The library's kernel checks its arguments here, and raises what it doesn't take.
 
     Through JSON: the library knows its objects by their arguments, and lists there are tuples elsewhere.
     """

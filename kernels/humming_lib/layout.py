@@ -61,6 +61,16 @@ TORCH_DTYPES = {
 #: What fills activation rows that belong to nobody: NaN, or for int8 its largest value (its scale is NaN).
 POISON_CODES = {"bf16": 0x7FC0, "fp16": 0x7E00, "fp8_e4m3": 0x7F, "int8": 0x7F}
 
+#: N's padding by the activation's width: what 16-bit activations need on sm_90, else the least that
+#: ``transform_humming_weight`` takes.
+_PAD_N = {16: 128, 8: 64, 4: 64}
+
+
+def padding(case: Case) -> tuple[int, int]:
+    """Multiples that a layer's N and K are padded to; for K the least that ``transform_humming_weight`` takes."""
+    bits = case.activation.format.bits
+    return _PAD_N[bits], 512 // bits
+
 
 def as_torch(codes: NDArray[Any], format_name: str) -> torch.Tensor:
     """Codes of any shape as a CPU tensor of the format's torch dtype with the same bits."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from humming_conformance.devices import Device, load_profile
+from humming_conformance.devices import Device, DeviceProfile, load_profile
 from humming_conformance.support import CannotJudge
 
 #: The recorded device that stands for each compute capability.
@@ -45,8 +45,12 @@ def install(device: Device) -> None:
 
 
 def library_properties(profile: str) -> dict[str, Any]:
-    """The fields of the library's description of a recorded device."""
-    found = load_profile(profile)
+    """:func:`described` of a recorded device, by its name."""
+    return described(load_profile(profile))
+
+
+def described(found: DeviceProfile) -> dict[str, Any]:
+    """The fields of the library's description of a device."""
     return {
         "index": 0,  # a kernel process sees one GPU
         "name": found.product,

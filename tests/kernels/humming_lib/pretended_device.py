@@ -85,7 +85,7 @@ def layer_config(case: Case) -> Any:
     from humming.schema import BaseInputSchema, BaseWeightSchema
     from humming.transform import prepare_layer_config
 
-    bits = case.activation.format.bits
+    pad_n, pad_k = layout.padding(case)
     unquantized = {"quant_method": "humming", "dtype": layout.DTYPES.get(case.activation.element)}
     return prepare_layer_config(
         shape_n=case.problem.n,
@@ -93,8 +93,8 @@ def layer_config(case: Case) -> Any:
         weight_schema=BaseWeightSchema.from_config(layout.weight_config(case)),
         input_schema=BaseInputSchema.from_config(layout.input_config(case) or unquantized),
         num_experts=case.problem.experts or None,
-        pad_n_to_multiple=adapter.PAD_N[bits],
-        pad_k_to_multiple=512 // bits,
+        pad_n_to_multiple=pad_n,
+        pad_k_to_multiple=pad_k,
         has_bias=case.problem.bias,
         torch_dtype=getattr(torch, layout.TORCH_DTYPES[case.output]),
     )
