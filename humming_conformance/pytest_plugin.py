@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from humming_conformance.protocols import Subject, Verdict
 
 _SUITES = (Path(humming_conformance.__file__).parent / "suites").resolve()
+_PACKAGE = "humming_conformance.suites"
 _SESSION = "humming_conformance_session"
 
 
@@ -99,13 +100,22 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def _names_our_suites(config: pytest.Config) -> bool:
-    """Whether an argument is one of our suites: a path below ``suites`` or, with --pyargs, its dotted name."""
+    return bool(_suites_named(config))
+
+
+def _suites_named(config: pytest.Config) -> list[str]:
+    """Our suites that the arguments name: by a path in ``suites`` or, with --pyargs, by a dotted name."""
+    named: dict[str, None] = {}
     for argument in config.args:
         text = str(argument).split("::")[0]
         path = Path(config.invocation_params.dir, text).resolve()
-        if path == _SUITES or _SUITES in path.parents or text.startswith("humming_conformance.suites"):
-            return True
-    return False
+        if text.startswith(_PACKAGE):
+            path = _SUITES.joinpath(*text.removeprefix(_PACKAGE).strip(".").split("."))
+        if path == _SUITES:
+            named |= dict.fromkeys(sorted(folder.parent.name for folder in _SUITES.glob("*/test_*.py")))
+        elif _SUITES in path.parents:
+            named[path.relative_to(_SUITES).parts[0]] = None
+    return list(named)
 
 
 class Judged:
@@ -155,6 +165,7 @@ class _Conformance:
                 libraries=dict(parse_library_request(text) for text in option.conformance_libraries),
             ),
             self.folder,
+            suites=_suites_named(config),
             resumed=bool(option.conformance_resume),
             waiver_files=[Path(file) for file in option.conformance_waivers],
             require=option.conformance_require,
@@ -174,22 +185,32 @@ class _Conformance:
     # Collection.
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """One item for each subject of the plan, where a test asks for the fixture ``judged``."""
+        """One item for each subject of the suite's plan, where a test asks for the fixture ``judged``."""
         if "judged" in metafunc.fixturenames:
-            from humming_conformance.campaign.order import in_shares
-
-            tasks = in_shares(list(self.run.tasks.values()), self.workers)
-            subjects = [str(task.subject) for task in tasks]
+            suite = metafunc.definition.path.parent.name
+            subjects = [str(planned.subject) for planned in self.run.tasks if planned.suite == suite]
             metafunc.parametrize("judged", subjects, ids=subjects, indirect=True)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Order the items so that workers start few kernel processes."""
+        from humming_conformance.campaign.order import in_shares
+
+        def kind(item: pytest.Item) -> tuple[str, ...]:
+            planned = self._planned(item.nodeid)
+            return () if planned is None else self.run.process_kind(planned)
+
+        items[:] = in_shares(items, kind, self.workers)
 
     @pytest.fixture
     def judged(self, request: pytest.FixtureRequest) -> Judged:
         """The settled verdict of the item's subject."""
+        from humming_conformance.ledger import Planned
         from humming_conformance.protocols import Subject
         from humming_conformance.report import junit_properties
 
-        subject = Subject.parse(request.param)
-        verdict = self.run.settle(self._suite_of(request.node.nodeid), self.run.tasks[subject], self.worker)
+        planned = Planned(self._suite_of(request.node.nodeid), Subject.parse(request.param))
+        verdict = self.run.settle(planned, self.worker)
         request.node.user_properties += junit_properties(verdict)
         return Judged(verdict)
 
@@ -197,7 +218,11 @@ class _Conformance:
         """What would run and, for the rest, why not."""
         from humming_conformance.report import plan_lines
 
-        return [] if self.is_worker else plan_lines((task.subject.heading, task.support) for task in self.run.plan)
+        return (
+            []
+            if self.is_worker
+            else plan_lines((task.subject.heading, task.support) for task in self.run.tasks.values())
+        )
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -212,14 +237,21 @@ class _Conformance:
             self._begin(ids)
 
     def _begin(self, nodeids: Iterable[str]) -> None:
-        from humming_conformance.ledger import Planned
-
-        found = ((self._suite_of(nodeid), _subject_of(nodeid)) for nodeid in nodeids)
-        planned = [Planned(suite, subject) for suite, subject in found if subject in self.run.tasks]
+        planned = list(filter(None, map(self._planned, nodeids)))
         with _usage_errors():
             self.run.begin(planned, ["pytest", *map(str, self.command)])
         self.planned = planned
-        self.run.build_ahead(planned, self._tell)
+        self.run.prepare(planned, self._tell)
+
+    def _planned(self, nodeid: str) -> Planned | None:
+        """The entry of the plan that an item answers, None for a test that judges none."""
+        from humming_conformance.ledger import Planned
+
+        subject = _subject_of(nodeid)
+        if subject is None:
+            return None
+        planned = Planned(self._suite_of(nodeid), subject)
+        return planned if planned in self.run.tasks else None
 
     def _tell(self, line: str) -> None:
         """Show a line of progress."""
@@ -241,11 +273,9 @@ class _Conformance:
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
         """Remember what a lost worker was running."""
-        from humming_conformance.ledger import Planned
-
-        subject = _subject_of(crashitem)
-        if subject is not None:
-            self.crashed[Planned(self._suite_of(crashitem), subject)] = report.node.gateway.id
+        planned = self._planned(crashitem)
+        if planned is not None:
+            self.crashed[planned] = report.node.gateway.id
 
     # The end.
 
@@ -282,7 +312,7 @@ class _Conformance:
             outcome.ledger,
             outcome.status,
             stale=outcome.stale,
-            built=self.run.built,
+            told=self.run.told,
             folder=self.folder,
             width=width,
         ):

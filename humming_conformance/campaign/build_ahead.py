@@ -23,8 +23,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from humming_conformance.campaign.environment import source_hash
-from humming_conformance.campaign.judge import NOT_RUN, jit_folder, process_spec
+from humming_conformance.campaign.judge import jit_folder, process_spec
 from humming_conformance.campaign.plan import Task
+from humming_conformance.campaign.settle import NOT_RUN
 from humming_conformance.execution import ExecutionError, ProcessPool, TaskRaised, TimeLimit
 from humming_conformance.execution.marks import mark
 from humming_conformance.ledger import FailedBuild
@@ -55,6 +56,16 @@ class BuildSummary:
     lost: int = 0
     failed: tuple[FailedBuild, ...] = ()
     seconds: float = 0.0
+
+    @property
+    def lines(self) -> list[str]:
+        """For the account of the run; none where there was nothing to build."""
+        if self.units == self.there:
+            return []
+        others = {"there already": self.there, "failed": len(self.failed), "left to their cases": self.lost}
+        told = ", ".join(f"{count} {what}" for what, count in others.items() if count)
+        line = f"kernels built ahead: {self.built}, for {self.cases} cases, in {self.seconds:.0f} s"
+        return [f"{line} ({told})" if told else line]
 
 
 @dataclass

@@ -3,45 +3,28 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import tempfile
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from packaging.version import InvalidVersion, Version
-
-import humming_conformance
 from humming_conformance.campaign.plan import PlanError, Task
+from humming_conformance.campaign.settle import TIME_LIMIT, guarded, not_judged, target_of, with_reproduction
 from humming_conformance.execution import (
-    ExecutionError,
     KernelProcess,
-    LeaseTimeout,
-    ProcessDied,
     ProcessPool,
     ProcessSpec,
-    ProcessStartFailed,
     Reply,
-    TaskRaised,
-    TimeLimit,
     guard_pages,
     sanitizer,
     state_folder,
 )
-from humming_conformance.ledger import FailedBuild, Planned, Target, Waiver, apply, quarantined
+from humming_conformance.ledger import FailedBuild, Planned, Waiver, apply, quarantined
 from humming_conformance.oracle.contract import Contract
-from humming_conformance.protocols import Outcome, Route, Ruling, Verdict
-from humming_conformance.support import CannotJudge
+from humming_conformance.protocols import Route, Ruling, Verdict
 from humming_conformance.verdicts import NumericsEvidence, add_findings, judge_numerics
-
-#: Seconds one case may take, JIT compilation included.
-TIME_LIMIT = 300.0
-
-#: What is raised in a kernel process when a case can't be judged there, though the kernel may be right.
-NOT_RUN = {f"{kind.__module__}.{kind.__qualname__}" for kind in (CannotJudge, LeaseTimeout)}
 
 
 class Judge:
@@ -85,11 +68,7 @@ class Judge:
         """The verdict of the numerics suite on a task."""
         target = target_of(task)
         if task.support.answer != "yes":
-            outcome: Outcome = "unsupported" if task.support.answer == "no" else "not_run"
-            mend = f" (mend: {task.support.mend})" if task.support.mend else ""
-            reason = task.support.reason + mend
-            ruling = Ruling("support", outcome, reason)
-            return Verdict(task.subject, "numerics", outcome, reason, rulings=(ruling,))
+            return not_judged("numerics", task)
         parked = quarantined(self._waivers, Planned("numerics", task.subject), target)
         if parked is not None:
             return parked
@@ -103,18 +82,11 @@ class Judge:
                 verdict = self._settled(task, _call_alone, sanitizer.command(self._sanitize, log))
                 text = log.read_text(errors="replace") if log.exists() else ""
             verdict = add_findings(verdict, self._sanitize, sanitizer.read_log(text))
-        if verdict.outcome in ("fail", "error"):
-            verdict = replace(verdict, message=f"{verdict.message}\n{_reproduction(task, self._sanitize)}")
-        return verdict
+        return with_reproduction(verdict, task, f" --sanitize {self._sanitize}" if self._sanitize else "")
 
     def _settled(self, task: Task, call: Callable[..., Reply], launcher: tuple[str, ...] = ()) -> Verdict:
         """The verdict after waivers; ``call`` reaches a kernel process as :meth:`ProcessPool.call` does."""
-        try:
-            verdict = self._judged(task, call, launcher)
-        except ExecutionError as error:
-            verdict = _failed_to_run(task, error)
-        except Exception as error:  # noqa: BLE001  # a fault of the judge costs this verdict, not the run
-            verdict = _judge_failed(task, error)
+        verdict = guarded("numerics", task, lambda task: self._judged(task, call, launcher))
         return apply(self._waivers, verdict, target_of(task))
 
     def _judged(self, task: Task, call: Callable[..., Reply], launcher: tuple[str, ...] = ()) -> Verdict:
@@ -177,12 +149,19 @@ def jit_folder(task: Task) -> Path | None:
     return state_folder() / "jit" / task.build.build_hash
 
 
+def has_guard_pages(task: Task) -> bool:
+    """Whether the case is judged with guard pages: ``poison`` on CUDA, but where a graph is captured.
+
+    A graph would go on using memory that was given back.
+    """
+    return task.device.kind == "cuda" and task.case.regime == "poison" and "graph" not in task.case.call
+
+
 def process_spec(task: Task, launcher: tuple[str, ...] = (), *, launches: bool = True) -> ProcessSpec:
     """The kernel process of a task: one for each library build, device, interpreter mode and memory check.
 
-    ``launcher``: the memory checker's command. Without one, cases of the regime ``poison`` have guard pages on CUDA,
-    where nothing is captured into a graph, which would go on using memory that was given back; a process that
-    ``launches`` no judged kernel has none.
+    ``launcher``: the memory checker's command; under it, and in a process that ``launches`` no judged kernel, there are
+    no guard pages.
     """
     library, build, device = task.kernel.kernel.library, task.build, task.device
     environment = dict(library.environment) if library else {}
@@ -201,42 +180,10 @@ def process_spec(task: Task, launcher: tuple[str, ...] = (), *, launches: bool =
     if launcher:
         environment |= sanitizer.ENVIRONMENT
         slowdown = sanitizer.SLOWDOWN
-    elif launches and device.kind == "cuda" and task.case.regime == "poison" and "graph" not in task.case.call:
+    elif launches and has_guard_pages(task):
         environment[guard_pages.VARIABLE] = "1"
         name += " with guard pages"
     return ProcessSpec(name, tuple(python_path), tuple(sorted(environment.items())), launcher, slowdown)
-
-
-def target_of(task: Task) -> Target:
-    """What decides the scope and expiry of waivers for a task."""
-    try:
-        version = Version(task.build.version) if task.build is not None else None
-    except InvalidVersion:  # a folder without metadata
-        version = None
-    return Target(version, task.device.sm, dt.datetime.now(tz=dt.UTC).date())
-
-
-def _failed_to_run(task: Task, error: ExecutionError) -> Verdict:
-    """The verdict of a task that brought nothing back: ``error``, or ``not_run`` where the adapter says why."""
-    if isinstance(error, TaskRaised) and error.type in NOT_RUN:
-        ruling = Ruling("run", "not_run", error.message)
-        return Verdict(task.subject, "numerics", "not_run", error.message, str(error), (ruling,))
-    kinds = {
-        TimeLimit: ("hang", "took longer than its time limit"),
-        ProcessDied: ("crash", "ended its kernel process"),
-        ProcessStartFailed: ("toolchain", "its kernel process did not start"),
-    }
-    fault, what = kinds.get(type(error), ("crash", "raised"))
-    first = str(error).strip().splitlines()[0]
-    return Verdict(
-        task.subject,
-        "numerics",
-        "error",
-        f"{what}: {first}",
-        f"{task.subject}\n{fault}: {error}",
-        (Ruling("run", "error", first),),
-        {"fault_class": fault},
-    )
 
 
 def _failed_to_build(task: Task, build: FailedBuild) -> Verdict:
@@ -249,39 +196,4 @@ def _failed_to_build(task: Task, build: FailedBuild) -> Verdict:
         f"{task.subject}\ntoolchain: {reason}\n{build.log}",
         (Ruling("build", "error", build.error),),
         {"fault_class": "toolchain", "unit": build.key},
-    )
-
-
-def _reproduction(task: Task, sanitize: str) -> str:
-    """The commands that judge a subject again, as lines."""
-    options = "" if task.kernel.reference.startswith("humming_conformance.") else f" --kernel {task.kernel.reference}"
-    library = task.kernel.kernel.library
-    if library is not None and task.request:
-        options += f" --library {library.module}={task.request}"
-    options += f" --sanitize {sanitize}" if sanitize else ""
-    kernel = options if "--kernel" in options else f" --kernel {task.subject.kernel}{options}"
-    if task.device.pretended:
-        kernel += f" --device {task.device.name}"
-    package = Path(humming_conformance.__file__).resolve().parent
-    # In a checkout the suites lie beside the package, which links to them; an installed copy holds them.
-    checkout = (package / "suites").resolve().parent == package.parent
-    suites = "suites" if checkout else "--pyargs humming_conformance.suites"
-    return (
-        f"reproduce: humming-conformance repro '{task.subject}'{options}\n"
-        f"      or: pytest {suites} --case '{task.subject.case_id}'{kernel}"
-    )
-
-
-def _judge_failed(task: Task, error: Exception) -> Verdict:
-    """A fault of the judge, or of what the adapter reported, is no pass and stays with its case."""
-    text = "".join(traceback.format_exception(error))
-    first = f"the judge raised {type(error).__name__}: {error}"
-    return Verdict(
-        task.subject,
-        "numerics",
-        "error",
-        first,
-        f"{task.subject}\n{text}",
-        (Ruling("judge", "error", first),),
-        {"fault_class": "judge"},
     )

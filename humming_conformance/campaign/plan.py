@@ -179,3 +179,10 @@ def _check_libraries(requests: Mapping[str, str], references: tuple[KernelRefere
             raise PlanError(
                 f"library {name!r} belongs to no kernel of this run; there are {', '.join(sorted(modules)) or 'none'}"
             )
+
+
+def share_of(device: Device, number: int) -> Device:
+    """The device of that name that the worker of a number uses: workers take turns over equal GPUs."""
+    real = detect_devices()
+    alike = [found for found in (*real, *pretended_devices(real)) if found.name == device.name]
+    return alike[number % len(alike)]

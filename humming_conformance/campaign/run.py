@@ -12,14 +12,12 @@ from functools import cached_property
 from pathlib import Path
 
 import humming_conformance
-from humming_conformance.campaign.build_ahead import BuildSummary, build_ahead
 from humming_conformance.campaign.environment import IDENTITY, describe_environment
-from humming_conformance.campaign.judge import TIME_LIMIT, Judge, target_of, under_sanitizer
 from humming_conformance.campaign.kernels import KernelError
-from humming_conformance.campaign.plan import PlanError, RunOptions, Task, make_plan
-from humming_conformance.devices import Device, detect_devices, pretended_devices
+from humming_conformance.campaign.plan import PlanError, RunOptions, Task, share_of
+from humming_conformance.campaign.questions import QUESTIONS, Question, Setting
+from humming_conformance.campaign.settle import TIME_LIMIT, target_of
 from humming_conformance.execution import LibraryError
-from humming_conformance.execution.capacity import parallel_processes
 from humming_conformance.ledger import (
     ExitStatus,
     Head,
@@ -34,17 +32,15 @@ from humming_conformance.ledger import (
     exit_status,
     merge,
     quarantined,
-    read_failed_builds,
     read_ledger,
     read_waivers,
     resume,
     stale,
     start,
-    write_failed_builds,
 )
 from humming_conformance.problems import CaseError
 from humming_conformance.problems.tiers import TIERS, TierError
-from humming_conformance.protocols import Subject, Verdict
+from humming_conformance.protocols import Verdict
 
 #: What a user's input can be wrong by; the text of each names the input, the rule and the mend.
 INPUT_ERRORS = (
@@ -88,6 +84,7 @@ class Run:
     Args:
         options: what is asked for.
         folder: the ledger folder.
+        suites: whose questions are asked.
         resumed: continue the run in ``folder`` instead of starting one.
         waiver_files: the user's own, after the shipped ones.
         require: texts of ``--require``.
@@ -104,6 +101,7 @@ class Run:
         options: RunOptions,
         folder: Path,
         *,
+        suites: Sequence[str] = ("numerics",),
         resumed: bool = False,
         waiver_files: Sequence[Path] = (),
         require: Sequence[str] = (),
@@ -117,26 +115,24 @@ class Run:
         self.folder = folder
         self._resumed = resumed
         self._strict_verdicts = strict_verdicts
-        self._time_limit = time_limit
         self._sanitize = sanitize
         findings = FINDINGS if FINDINGS.is_dir() else None
         self._waiver_files = [WAIVERS, *waiver_files]
         self.waivers = read_waivers(self._waiver_files, findings)
         self._own_waivers = set(self.waivers) - set(read_waivers([WAIVERS], findings))
-        self.plan = make_plan(options)
-        if sanitize:
-            self.plan = tuple(under_sanitizer(task, sanitize) for task in self.plan)
-        kernels = {task.subject.kernel for task in self.plan}
+        setting = Setting(options, folder, tuple(self.waivers), time_limit, sanitize)
+        self._questions: dict[str, Question] = {suite: QUESTIONS[suite](setting) for suite in suites}
+        #: The tasks of the plan by suite and subject.
+        self.tasks: dict[Planned, Task] = {
+            Planned(suite, task.subject): task
+            for suite, question in self._questions.items()
+            for task in question.plan()
+        }
+        kernels = {planned.subject.kernel for planned in self.tasks}
         self._requirements = [Requirement.parse(text, kernels) for text in require]
-        #: What was built ahead of this run.
-        self.built = BuildSummary()
+        #: What the questions have to say of their preparation.
+        self.told: list[str] = []
         self._writer: ShardWriter | None = None
-        self._judge: Judge | None = None
-
-    @cached_property
-    def tasks(self) -> dict[Subject, Task]:
-        """The tasks of the plan by subject."""
-        return {task.subject: task for task in self.plan}
 
     def begin(self, planned: Sequence[Planned], command: Sequence[str]) -> None:
         """Write the head of the ledger; in a resumed run, take over what is settled.
@@ -144,7 +140,7 @@ class Run:
         Raises:
             LedgerError: the folder is in use, holds a run of something else, or can't be written.
         """
-        environment = describe_environment(self.plan, self._waiver_files, self._sanitize)
+        environment = describe_environment(list(self.tasks.values()), self._waiver_files, self._sanitize)
         head = Head(environment, self.options.tier, tuple(command), tuple(planned))
         try:
             if self._resumed:
@@ -156,44 +152,35 @@ class Run:
                 f"ledger folder {self.folder} can't be written ({error.strerror}); name another with --ledger"
             ) from error
 
-    def build_ahead(self, planned: Iterable[Planned], tell: Callable[[str], None]) -> None:
-        """Compile what is to be judged and launched, after :meth:`begin` and before anything is settled.
+    def prepare(self, planned: Iterable[Planned], tell: Callable[[str], None]) -> None:
+        """Let each question do ahead what it can, after :meth:`begin` and before anything is settled.
 
-        ``tell`` takes lines of progress. The cases of a kernel that doesn't build are errors, in whichever process.
+        ``tell`` takes lines of progress.
         """
-        wanted = {
-            item.subject: self.tasks[item.subject]
-            for item in planned
-            if item not in self._earlier
-            and quarantined(self.waivers, item, target_of(self.tasks[item.subject])) is None
-        }
-        write_failed_builds(self.folder, ())  # an earlier run's
-        self.built = build_ahead(
-            list(wanted.values()),
-            lambda task, number: replace(task, device=_share(task.device, str(number))),
-            processes=parallel_processes(),
-            time_limit=self._time_limit,
-            tell=tell,
-        )
-        write_failed_builds(self.folder, self.built.failed)
+        wanted: dict[str, list[Task]] = {suite: [] for suite in self._questions}
+        for item in planned:
+            task = self.tasks[item]
+            if item not in self._earlier and quarantined(self.waivers, item, target_of(task)) is None:
+                wanted[item.suite].append(task)
+        for suite, tasks in wanted.items():
+            self.told += self._questions[suite].prepare(tasks, tell)
 
-    def settle(self, suite: str, task: Task, worker: str) -> Verdict:
+    def process_kind(self, planned: Planned) -> tuple[str, ...]:
+        """Equal for tasks that one kernel process serves; empty for those of the kind that every worker has anyway."""
+        return self._questions[planned.suite].process_kind(self.tasks[planned])
+
+    def settle(self, planned: Planned, worker: str) -> Verdict:
         """The verdict of a task: the earlier run's if it is settled there, else judged now and written down."""
-        earlier = self._earlier.get(Planned(suite, task.subject))
+        earlier = self._earlier.get(planned)
         if earlier is not None:
             return earlier
         if self._writer is None:
             self._writer = ShardWriter(self.folder, worker)
-        if self._judge is None:
-            self._judge = Judge(
-                self.waivers,
-                time_limit=self._time_limit,
-                sanitize=self._sanitize,
-                failed_builds=read_failed_builds(self.folder),
-            )
-        if task.support.answer == "yes":
-            task = replace(task, device=_share(task.device, worker))
-        verdict = self._judge.numerics(task)
+        task = self.tasks[planned]
+        if task.support.answer == "yes" and task.device.present:
+            number = int(re.sub(r"\D", "", worker) or 0)
+            task = replace(task, device=share_of(task.device, number))
+        verdict = self._questions[planned.suite].settle(task)
         self._writer.append(verdict)
         return verdict
 
@@ -204,8 +191,8 @@ class Run:
 
     def close(self) -> None:
         """End the kernel processes and the shard of this process."""
-        if self._judge is not None:
-            self._judge.close()
+        for question in self._questions.values():
+            question.close()
         if self._writer is not None:
             self._writer.close()
 
@@ -222,15 +209,7 @@ class Run:
             strict_verdicts=self._strict_verdicts,
         )
         # A waiver that matches nothing is one to remove only where everything was planned.
-        everything = self.options.tier == TIERS[-1] and not self.options.cases and len(planned) == len(self.plan)
+        everything = self.options.tier == TIERS[-1] and not self.options.cases and len(planned) == len(self.tasks)
         unmatched = set(stale(self.waivers, planned)) if everything else set()
         unmatched |= {waiver for waiver in self._own_waivers if not any(map(waiver.matches, planned))}
         return Outcome(ledger, status, tuple(waiver for waiver in self.waivers if waiver in unmatched))
-
-
-def _share(device: Device, worker: str) -> Device:
-    """The device of that name that a worker uses: workers (``gw0``, ``gw1``…) take turns over equal GPUs."""
-    real = detect_devices()
-    alike = [found for found in (*real, *pretended_devices(real)) if found.name == device.name]
-    number = re.sub(r"\D", "", worker)
-    return alike[int(number or 0) % len(alike)]

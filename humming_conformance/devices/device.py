@@ -18,7 +18,7 @@ class Device:
 
     Attributes:
         name: as subjects write it: ``h200``, ``sm_80_on_sm_90``, ``cpu``, ``cpu_interpreter``, ``no_gpu``.
-        kind: what an adapter asks for.
+        kind: what an adapter asks for; ``profile`` is a recorded device that isn't here (``profiles.py``).
         present: False for a device that the plan wants and the machine lacks.
         sm: compute capability as two digits (90 for sm_90), 0 for CPUs: the one whose code is judged.
         index: CUDA device index in NVML order (PCI bus order).
@@ -28,7 +28,7 @@ class Device:
     """
 
     name: str
-    kind: Literal["cuda", "cpu", "cpu_interpreter"]
+    kind: Literal["cuda", "cpu", "cpu_interpreter", "profile"]
     present: bool = True
     sm: int = 0
     index: int = 0

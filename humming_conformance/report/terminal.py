@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from humming_conformance.campaign.build_ahead import BuildSummary
 from humming_conformance.ledger import (
     OUTCOMES,
     ExitStatus,
@@ -32,14 +31,14 @@ def summary_lines(
     status: ExitStatus,
     *,
     stale: Sequence[Waiver] = (),
-    built: BuildSummary | None = None,
+    told: Sequence[str] = (),
     folder: Path | None = None,
     width: int = _MAX_WIDTH,
 ) -> list[str]:
     """The summary of a merged ledger.
 
     Lines are wrapped or cut at ``width`` (40 to 110), but for the table, and for subjects, which are there to
-    be copied. ``built`` is what was compiled ahead, ``folder`` where the ledger lies, None when it is not kept.
+    be copied. ``told`` are lines for the account, ``folder`` where the ledger lies, None when it is not kept.
     Raises ValueError for a ledger without head or end.
     """
     if ledger.head is None or ledger.end is None:
@@ -56,8 +55,7 @@ def summary_lines(
     lines += ["", _fit(_accounting(ledger, len(ledger.head.plan)), width)]
     if ledger.end.exit_reason != "finished":
         lines.append(_fit(f"run {ledger.end.exit_reason}", width))
-    if built is not None and built.units > built.there:
-        lines.append(_fit(_builds(built), width))
+    lines += [_fit(line, width) for line in told]
     lines.append(_counts(verdicts))
     return lines
 
@@ -141,13 +139,6 @@ def _accounting(ledger: Ledger, planned: int) -> str:
     if counts.total() == planned:
         return f"planned {planned} = {terms}"
     return f"planned {planned}, but {counts.total()} verdicts = {terms}"
-
-
-def _builds(built: BuildSummary) -> str:
-    others = {"there already": built.there, "failed": len(built.failed), "left to their cases": built.lost}
-    told = ", ".join(f"{count} {what}" for what, count in others.items() if count)
-    line = f"kernels built ahead: {built.built}, for {built.cases} cases, in {built.seconds:.0f} s"
-    return f"{line} ({told})" if told else line
 
 
 def _counts(verdicts: Iterable[Verdict]) -> str:

@@ -10,9 +10,10 @@ import pytest
 from packaging.version import Version
 
 import humming_conformance
-from humming_conformance.campaign import run
+from humming_conformance.campaign import plan, run
 from humming_conformance.campaign.judge import Judge, target_of
 from humming_conformance.campaign.plan import PlanError, RunOptions, make_plan
+from humming_conformance.campaign.questions import numerics as numerics_question
 from humming_conformance.campaign.run import INPUT_ERRORS, Run, default_folder
 from humming_conformance.devices import Device, pretended_devices
 from humming_conformance.execution import (
@@ -168,11 +169,11 @@ def test_how_to_see_it_again(task):
 def test_how_to_see_it_again_without_a_checkout(task, tmp_path, monkeypatch):
     """Where the suites lie inside the installed package, pytest finds them by their dotted name."""
     judge = judge_with(ProcessDied("SIGBUS", ""))[0]
-    assert "or: pytest suites --case" in judge.numerics(task).message
+    assert "or: pytest suites/numerics --case" in judge.numerics(task).message
     package = tmp_path / "site-packages" / "humming_conformance"
     (package / "suites").mkdir(parents=True)
     monkeypatch.setattr(humming_conformance, "__file__", str(package / "__init__.py"))
-    assert "or: pytest --pyargs humming_conformance.suites --case" in judge.numerics(task).message
+    assert "or: pytest --pyargs humming_conformance.suites.numerics --case" in judge.numerics(task).message
 
 
 @pytest.mark.parametrize(("version", "expected"), [("0.1.16", Version("0.1.16")), ("unknown", None), (None, None)])
@@ -196,9 +197,9 @@ def test_a_run_without_pytest(tmp_path, monkeypatch):
     monkeypatch.setattr(Judge, "numerics", numerics)
     folder = tmp_path / "ledger"
     first = Run(options, folder, require=["qdq=2"])
-    planned = [Planned("numerics", subject) for subject in first.tasks]
+    planned = list(first.tasks)
     first.begin(planned, ["test"])
-    first.settle("numerics", first.plan[0], "gw0")
+    first.settle(planned[0], "gw0")
     first.close()
     outcome = first.finish(planned, {}, "the power went")
     assert [verdict.outcome for verdict in outcome.ledger.verdicts] == ["pass", "not_run"]
@@ -208,11 +209,11 @@ def test_a_run_without_pytest(tmp_path, monkeypatch):
 
     second = Run(options, folder, resumed=True, require=["qdq=2"])
     second.begin(planned, ["test"])
-    for task in second.plan:
-        second.settle("numerics", task, "gw0")
+    for item in planned:
+        second.settle(item, "gw0")
     second.close()
     outcome = second.finish(planned, {}, "")
-    assert judged == [task.subject for task in first.plan]
+    assert judged == [item.subject for item in planned]
     assert [verdict.outcome for verdict in read_ledger(folder).verdicts] == ["pass", "pass"]
     assert (outcome.status.code, outcome.status.reasons, outcome.ledger.end.mismatches) == (0, (), ())
 
@@ -223,7 +224,7 @@ def test_stale_waivers(tmp_path, task, monkeypatch):
         'waiver = [{query = "qdq:*-m9.*:*", issue = "a/b#1", reason = "known", kind = "tolerate", library = "*", '
         "expires = 2099-12-31}]"
     )
-    monkeypatch.setattr(run, "make_plan", lambda _options: (task,))
+    monkeypatch.setattr(numerics_question, "make_plan", lambda _options: (task,))
     planned = [Planned("numerics", task.subject)]
     (tmp_path / "none.toml").write_text("")
     for tier, cases, shipped, told in (
@@ -260,9 +261,9 @@ def test_workers_share_equal_gpus(monkeypatch):
     """Workers take turns over the GPUs of one name; a single device serves all."""
     gpus = [Device("h200", "cuda", sm=90, index=index, uuid=f"GPU-{index}") for index in range(2)]
     other = Device("l4", "cuda", sm=89, index=2, uuid="GPU-2")
-    monkeypatch.setattr(run, "detect_devices", lambda: (*gpus, other, Device("cpu", "cpu")))
-    assert [run._share(gpus[0], worker).index for worker in ("main", "gw0", "gw1", "gw2", "gw13")] == [0, 0, 1, 0, 1]
-    assert run._share(other, "gw1") == other
+    monkeypatch.setattr(plan, "detect_devices", lambda: (*gpus, other, Device("cpu", "cpu")))
+    assert [plan.share_of(gpus[0], number).index for number in (0, 1, 2, 13)] == [0, 1, 0, 1]
+    assert plan.share_of(other, 1) == other
     older = pretended_devices(gpus)[0]
-    assert [run._share(older, worker).uuid for worker in ("gw0", "gw1")] == ["GPU-0", "GPU-1"]
-    assert run._share(older, "gw1").pretended
+    assert [plan.share_of(older, number).uuid for number in (0, 1)] == ["GPU-0", "GPU-1"]
+    assert plan.share_of(older, 1).pretended

@@ -167,7 +167,7 @@ def test_a_sanitized_run_is_another_run(checker, task, tmp_path):
     planned = [Planned("numerics", task.subject)]
     first = Run(options, tmp_path / "ledger", sanitize="memcheck")
     first.begin(planned, ["test"])
-    assert first.settle("numerics", first.plan[0], "main").outcome == "not_run"
+    assert first.settle(planned[0], "main").outcome == "not_run"
     first.close()
     first.finish(planned, {}, "")
     with pytest.raises(LedgerError, match="its sanitizer is"):

@@ -10,9 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from humming_conformance.campaign import kernels, plan
-from humming_conformance.campaign.judge import _reproduction, process_spec
+from humming_conformance.campaign.judge import process_spec
 from humming_conformance.campaign.kernels import KernelError, find_kernels, load_kernel
 from humming_conformance.campaign.plan import PlanError, RunOptions, make_plan
+from humming_conformance.campaign.settle import _reproduction
 from humming_conformance.devices import NO_GPU, Device
 from humming_conformance.execution import LibraryBuild, LibraryError
 from humming_conformance.problems.tiers import load_tier
@@ -223,7 +224,7 @@ def test_a_process_for_each_pretended_device(machine, library):
     assert len(set(specs)) == 5
     assert {dict(spec.environment)["CUDA_VISIBLE_DEVICES"] for spec in specs} == {"GPU-a"}
     assert {task.device.uuid for task in tasks} == {"GPU-a"}
-    commands = [_reproduction(task, "") for task in tasks]
+    commands = [_reproduction("numerics", task, "") for task in tasks]
     assert [command.partition("--device ")[2] for command in commands] == ["", *OLDER]
 
 
