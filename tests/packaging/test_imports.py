@@ -17,7 +17,8 @@ PACKAGE = ROOT / "humming_conformance"
 HEAVY = {"torch", "triton", "humming", "vllm"}
 TORCH_TWIN = PACKAGE / "problems" / "torch_arrays.py"  # the operand generator on the device
 KERNEL_PROCESS = {
-    PACKAGE / "execution" / name for name in ("build_case.py", "calls.py", "guarded.py", "run_case.py")
+    PACKAGE / "execution" / name
+    for name in ("build_case.py", "calls.py", "guarded.py", "run_case.py", "select_cases.py")
 }  # run nowhere else
 
 
