@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from humming_conformance.campaign.kernels import KernelError, KernelReference, find_kernels
-from humming_conformance.devices import NO_GPU, Device, detect_devices, gpu_problem, pretended_devices
+from humming_conformance.devices import NO_GPU, Device, detect_devices, gpu_problem, names_pretended_device, pretended_devices
 from humming_conformance.execution import LibraryBuild, LibraryError, resolve_library
 from humming_conformance.problems import Case, parse_case
 from humming_conformance.problems.tiers import TIERS, load_tier
@@ -116,6 +116,8 @@ def _chosen_devices(names: tuple[str, ...]) -> tuple[Device, ...]:
         if name not in found:
             near = difflib.get_close_matches(name, found, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
+            if names_pretended_device(name):
+                hint = "; older paths are judged on an sm_90 GPU"
             raise PlanError(f"device {name!r} is not here; this machine has {', '.join(found)}{hint}")
     return tuple(device for device in devices if not names or device.name in names)
 
