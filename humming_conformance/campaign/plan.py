@@ -9,7 +9,14 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from humming_conformance.campaign.kernels import KernelError, KernelReference, find_kernels
-from humming_conformance.devices import NO_GPU, Device, detect_devices, gpu_problem, names_pretended_device, pretended_devices
+from humming_conformance.devices import (
+    NO_GPU,
+    Device,
+    detect_devices,
+    gpu_problem,
+    names_pretended_device,
+    pretended_devices,
+)
 from humming_conformance.execution import LibraryBuild, LibraryError, resolve_library
 from humming_conformance.problems import Case, parse_case
 from humming_conformance.problems.tiers import TIERS, load_tier
@@ -54,8 +61,8 @@ class Task:
     request: str = ""
 
 
-def make_plan(options: RunOptions) -> tuple[Task, ...]:
-    """Every subject of the run, kernel by kernel and device by device in tier order.
+def make_plan(options: RunOptions, suite: str = "numerics") -> tuple[Task, ...]:
+    """Every subject of a suite that runs here, kernel by kernel and device by device, in tier order.
 
     Raises:
         PlanError: unknown device or library name, or nothing to judge.
@@ -65,7 +72,7 @@ def make_plan(options: RunOptions) -> tuple[Task, ...]:
     _check_libraries(options.libraries, references)
     devices = _chosen_devices(options.devices)
     names = [reference.kernel.name for reference in references]
-    listed = {name: load_tier(options.tier, name) for name in names}
+    listed = {name: load_tier(options.tier, name, suite) for name in names}
     given = [parse_case(case_id, chain(*listed.values())) for case_id in dict.fromkeys(options.cases)]
     plan: list[Task] = []
     for reference in references:
@@ -73,7 +80,7 @@ def make_plan(options: RunOptions) -> tuple[Task, ...]:
         library = reference.kernel.library
         request = options.libraries.get(library.module, "") if library else ""
         for device, tier in _places(reference, devices, options):
-            for case in given or map(parse_case, load_tier(tier, reference.kernel.name)):
+            for case in given or map(parse_case, load_tier(tier, reference.kernel.name, suite)):
                 support = _support(reference, case, device, missing)
                 subject = Subject(reference.kernel.name, case.id, device.name)
                 plan.append(Task(subject, case, reference, device, support, build, request))

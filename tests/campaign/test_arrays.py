@@ -158,7 +158,7 @@ def test_extend_tier_writes_lists(tmp_path, monkeypatch):
         gate = extend_tier(TOY, "gate")
         assert load_tier("gate", "claiming") == (*smoke, *gate)
         assert extend_tier(TOY, "gate") == []
-        assert (tmp_path / "smoke" / "claiming.txt").read_text().splitlines()[1:] == smoke
+        assert (tmp_path / "numerics" / "smoke" / "claiming.txt").read_text().splitlines()[1:] == smoke
     finally:
         load_tier.cache_clear()
 

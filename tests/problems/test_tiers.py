@@ -25,8 +25,8 @@ def lists(tmp_path, monkeypatch):
 
 def write(lists, tier, kernel, *lines):
     """Write a list as a person would."""
-    (lists / tier).mkdir(exist_ok=True)
-    (lists / tier / f"{kernel}.txt").write_text("".join(f"{line}\n" for line in lines))
+    (lists / "numerics" / tier).mkdir(parents=True, exist_ok=True)
+    (lists / "numerics" / tier / f"{kernel}.txt").write_text("".join(f"{line}\n" for line in lines))
 
 
 def test_tiers_are_cumulative(lists):
@@ -82,12 +82,12 @@ def test_repeated_id_names_both_places(lists, tier):
 def test_append_keeps_every_line(lists):
     """New cases come after the lines that are there, comments included, and are loaded at once."""
     append_to_tier("smoke", "one", [FIRST])
-    before = (lists / "smoke" / "one.txt").read_text()
+    before = (lists / "numerics" / "smoke" / "one.txt").read_text()
     assert load_tier("smoke", "one") == (FIRST,)
     append_to_tier("smoke", "one", [SECOND, THIRD])
-    assert (lists / "smoke" / "one.txt").read_text() == f"{before}{SECOND}\n{THIRD}\n"
+    assert (lists / "numerics" / "smoke" / "one.txt").read_text() == f"{before}{SECOND}\n{THIRD}\n"
     assert load_tier("smoke", "one") == (FIRST, SECOND, THIRD)
-    assert [path.name for path in (lists / "smoke").iterdir()] == ["one.txt"]
+    assert [path.name for path in (lists / "numerics" / "smoke").iterdir()] == ["one.txt"]
 
 
 @pytest.mark.usefixtures("lists")
