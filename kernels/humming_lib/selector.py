@@ -3,8 +3,8 @@
 
 A layer is described as ``HummingLayer`` describes it in ``transform()``, but for its weights: schemas from the same
 dictionaries, then ``prepare_layer_config``. What the library decides by the weights themselves stays at its answer for
-weights that use every code (``convert_symmetric_integer_weight``) and scales near each other (``fit_fused_e8m0_scale_range``,
-``prepare_fp16_e8m0_scale``).
+weights that use every code (``convert_symmetric_integer_weight``) and scales that are near each other
+(``fit_fused_e8m0_scale_range``, ``prepare_fp16_e8m0_scale``).
 """
 
 from __future__ import annotations
