@@ -48,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     option("--time-limit", "time_limit", limit_help, type=float, default=300.0, metavar="SECONDS")
     sanitize_help = "memcheck, racecheck or initcheck: judge under compute-sanitizer (docs/memory.md)"
     option("--sanitize", "sanitize", sanitize_help, default="", metavar="TOOL")
+    option("--baselines", "baselines", "folder of stored measurements instead of the shipped one", metavar="DIR")
     option("--strict-verdicts", "strict", "slow and ambiguous are red too", action="store_true")
     option("--conformance-html", "html", "write the report of the run to this file", metavar="FILE")
 
@@ -172,6 +173,7 @@ class _Conformance:
             strict_verdicts=option.conformance_strict,
             time_limit=option.conformance_time_limit,
             sanitize=option.conformance_sanitize,
+            **({"baselines": Path(option.conformance_baselines)} if option.conformance_baselines else {}),
         )
         self._config = config
         self.root = config.rootpath

@@ -15,7 +15,7 @@ import humming_conformance
 from humming_conformance.campaign.environment import IDENTITY, describe_environment
 from humming_conformance.campaign.kernels import KernelError
 from humming_conformance.campaign.plan import PlanError, RunOptions, Task, share_of
-from humming_conformance.campaign.questions import QUESTIONS, Question, Setting
+from humming_conformance.campaign.questions import BASELINES, QUESTIONS, Question, Setting
 from humming_conformance.campaign.settle import TIME_LIMIT, target_of
 from humming_conformance.execution import LibraryError
 from humming_conformance.ledger import (
@@ -41,9 +41,11 @@ from humming_conformance.ledger import (
 from humming_conformance.problems import CaseError
 from humming_conformance.problems.tiers import TIERS, TierError
 from humming_conformance.protocols import Verdict
+from humming_conformance.store import BaselineError
 
 #: What a user's input can be wrong by; the text of each names the input, the rule and the mend.
 INPUT_ERRORS = (
+    BaselineError,
     CaseError,
     KernelError,
     LedgerError,
@@ -55,7 +57,7 @@ INPUT_ERRORS = (
 )
 
 #: The waivers shipped with the project; --waivers adds to them.
-WAIVERS = Path(humming_conformance.__file__).parent / "baselines" / "waivers.toml"
+WAIVERS = BASELINES / "waivers.toml"
 #: Where findings are written up; an installed copy has none.
 FINDINGS = Path(humming_conformance.__file__).resolve().parents[1] / "docs" / "findings"
 
@@ -91,6 +93,7 @@ class Run:
         strict_verdicts: ``slow`` and ``ambiguous`` are red.
         time_limit: seconds one case may take.
         sanitize: the memory checker that kernels run under, empty for none.
+        baselines: the folder of stored measurements.
 
     Raises:
         one of INPUT_ERRORS: an option can't be used.
@@ -108,6 +111,7 @@ class Run:
         strict_verdicts: bool = False,
         time_limit: float = TIME_LIMIT,
         sanitize: str = "",
+        baselines: Path = BASELINES,
     ) -> None:
         if not 0 < time_limit < float("inf"):
             raise PlanError(f"--time-limit {time_limit:g}: give a number of seconds above 0")
@@ -120,7 +124,7 @@ class Run:
         self._waiver_files = [WAIVERS, *waiver_files]
         self.waivers = read_waivers(self._waiver_files, findings)
         self._own_waivers = set(self.waivers) - set(read_waivers([WAIVERS], findings))
-        setting = Setting(options, folder, tuple(self.waivers), time_limit, sanitize)
+        setting = Setting(options, folder, tuple(self.waivers), time_limit, sanitize, baselines)
         self._questions: dict[str, Question] = {suite: QUESTIONS[suite](setting) for suite in suites}
         #: The tasks of the plan by suite and subject.
         self.tasks: dict[Planned, Task] = {

@@ -34,6 +34,8 @@ def pack_bits(codes: ArrayLike, bits: int) -> NDArray[np.uint32]:
     array = np.asarray(codes)
     require_codes(f"{bits}-bit", array, bits)
     rows, count = array.shape[:-1], array.shape[-1]
+    if bits in (1, 2, 4, 8):
+        return _pack_into_bytes(array, bits)
     # 32 elements fill exactly `bits` words, so each position within such a block has one word and shift.
     blocks = -(-count // WORD_BITS)
     elements = np.zeros((*rows, blocks * WORD_BITS), dtype=np.uint32)
@@ -46,6 +48,17 @@ def pack_bits(codes: ArrayLike, bits: int) -> NDArray[np.uint32]:
         if shift + bits > WORD_BITS:
             words[..., word + 1] |= elements[..., position] >> (WORD_BITS - shift)
     return words.reshape(*rows, blocks * bits)[..., : packed_words(count, bits)]
+
+
+def _pack_into_bytes(codes: NDArray[np.integer], bits: int) -> NDArray[np.uint32]:
+    """As :func:`pack_bits` for elements of which a byte holds a whole number: several times as fast."""
+    *rows, count = codes.shape
+    elements = np.zeros((*rows, packed_words(count, bits) * WORD_BITS // bits), dtype=np.uint8)
+    elements[..., :count] = codes
+    packed = elements[..., :: 8 // bits].copy()
+    for position in range(1, 8 // bits):
+        packed |= elements[..., position :: 8 // bits] << np.uint8(position * bits)
+    return packed.view("<u4")
 
 
 def unpack_bits(words: NDArray[np.uint32], bits: int, count: int) -> Codes:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from humming_conformance.campaign.questions.question import Question, Setting
+from humming_conformance.campaign.questions.question import BASELINES, Question, Setting
 
 
 def _find_questions() -> dict[str, type[Question]]:
@@ -22,4 +22,4 @@ def _find_questions() -> dict[str, type[Question]]:
 #: Every question by the name of its suite.
 QUESTIONS = _find_questions()
 
-__all__ = ["QUESTIONS", "Question", "Setting"]
+__all__ = ["BASELINES", "QUESTIONS", "Question", "Setting"]

@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import humming_conformance
 from humming_conformance.campaign.plan import RunOptions, Task
 from humming_conformance.campaign.settle import TIME_LIMIT, settled
 from humming_conformance.execution import ProcessPool
 from humming_conformance.ledger import Waiver
 from humming_conformance.protocols import Verdict
+
+
+#: The baselines shipped with the project.
+BASELINES = Path(humming_conformance.__file__).parent / "baselines"
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class Setting:
         waivers: of failures known.
         time_limit: seconds one case may take.
         sanitize: the memory checker that kernels run under, empty for none.
+        baselines: the folder of stored measurements.
     """
 
     options: RunOptions
@@ -33,6 +39,7 @@ class Setting:
     waivers: tuple[Waiver, ...] = ()
     time_limit: float = TIME_LIMIT
     sanitize: str = ""
+    baselines: Path = BASELINES
 
 
 class Question(ABC):

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A performance campaign: all cases, round by round, each round in fresh kernel processes that hold the GPU alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from humming_conformance.campaign.judge import process_spec
+from humming_conformance.campaign.plan import Task
+from humming_conformance.execution import ExecutionError, KernelProcess, ProcessSpec
+from humming_conformance.store.rounds import Timing, append_timings
+
+#: Processes that each case is measured in, and how many more a suspect gets.
+ROUNDS, SUSPECT_ROUNDS = 5, 5
+#: Seconds for all of it.
+BUDGET = 420.0
+#: Adapters timed beside the judged kernel, by name.
+ANCHORS = {"qdq": "humming_conformance.kernels.qdq:kernel"}
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A subject that a process didn't measure, and why."""
+
+    kernel: str
+    case: str
+    reason: str
+
+
+class Campaign:
+    """Measures tasks and writes each timing down as it comes.
+
+    Args:
+        path: file that timings are appended to.
+        tell: takes lines of progress.
+        budget: seconds after which nothing is begun.
+    """
+
+    def __init__(self, path: Path, tell: Callable[[str], None], budget: float = BUDGET) -> None:
+        self.path = path
+        self.lost: list[Lost] = []
+        self._tell = tell
+        self._deadline = time.monotonic() + budget
+
+    def measure(self, tasks: Sequence[Task], rounds: Iterable[int], what: str) -> None:
+        """Measure every task once in each round, in an order that changes from round to round.
+
+        A case that comes early in one process comes late in another, so that what a process is like at its beginning is
+        not always some cases' lot.
+        """
+        groups = _by_process(tasks)
+        rounds = list(rounds)
+        for count, number in enumerate(rounds, 1):
+            for spec, members in groups.items():
+                left = self._deadline - time.monotonic()
+                if left <= 0:
+                    self._lose(members, "the time for the campaign was spent")
+                    continue
+                self._tell(f"timing {what}: round {count} of {len(rounds)}, {len(members)} cases of {spec.name}")
+                self._round(spec, members[:: 1 if number % 2 == 0 else -1], number, left)
+
+    def _round(self, spec: ProcessSpec, tasks: Sequence[Task], number: int, seconds: float) -> None:
+        device = tasks[0].device
+        subjects = [{"kernel": task.kernel.reference, "case": task.case.id} for task in tasks]
+        names = {(subject["kernel"], subject["case"]): task for subject, task in zip(subjects, tasks, strict=True)}
+        try:
+            with KernelProcess(spec) as process:
+                reply = process.call(
+                    "humming_conformance.measure.round:measure_round",
+                    timeout=seconds + 120.0,
+                    subjects=subjects,
+                    anchors=ANCHORS,
+                    device=asdict(replace(device, index=0)),
+                    seconds=seconds,
+                )
+        except ExecutionError as error:
+            self._lose(tasks, str(error).strip().splitlines()[0])
+            return
+        timings = []
+        for found in reply.value["measured"]:
+            task = names.pop((found.pop("kernel"), found.pop("case")))
+            if "error" in found:
+                self._lose([task], found["error"])
+                continue
+            timings.append(
+                Timing(
+                    kernel=task.subject.kernel,
+                    case=task.case.id,
+                    device=device.name,
+                    machine=device.uuid or device.name,
+                    process=f"{time.time_ns()}-{number}",
+                    seconds=found.pop("seconds"),
+                    roofs=reply.value["roofs"],
+                    found=found,
+                )
+            )
+        append_timings(self.path, timings)
+        self._lose(names.values(), "the time for the campaign was spent")
+
+    def _lose(self, tasks: Iterable[Task], reason: str) -> None:
+        self.lost += [Lost(task.subject.kernel, task.case.id, reason) for task in tasks]
+
+
+def _by_process(tasks: Iterable[Task]) -> dict[ProcessSpec, list[Task]]:
+    groups: dict[ProcessSpec, list[Task]] = {}
+    for task in tasks:
+        groups.setdefault(process_spec(task, launches=False), []).append(task)
+    return groups
