@@ -22,6 +22,9 @@ _BARE = ("AssertionError", "KeyError", "TypeError", "IndexError", "AttributeErro
 _REGISTER_SUMS = ("mma", "wgmma", "mxmma")
 #: Registers that a thread has at most (every architecture here), and that it needs beside its sums for anything.
 _MOST_REGISTERS, _LEAST_REGISTERS = 255, 32
+#: Bytes of shared memory that the driver keeps of each block from sm_80 on; a block may have all else that there is
+#: (CUDA C++ Programming Guide, "Shared Memory" of each compute capability).
+_RESERVED = 1024
 #: Entries of a configuration that follow M itself and change no kernel: how many blocks a launch has.
 _OF_THE_LAUNCH = ("num_sms",)
 #: A filled device: so many tiles of 128 × 128 outputs for each multiprocessor.
@@ -44,8 +47,8 @@ class RoutingEvidence:
         shared: what callers share; None where that was not asked.
         by_rows: production's answers by M (tokens) for the same layer, the case's own included.
         shapes: production's answers for layers next to it, by what differs.
-        renamed: production's answer on a device of another name and nothing else.
         smaller: production's answer on a device with fewer multiprocessors.
+        renamed: production's answer on a device of another name and nothing else; None where that was not asked.
     """
 
     case: Case
@@ -55,8 +58,8 @@ class RoutingEvidence:
     single_m: Selection
     under_pytest: Selection
     compatible: bool | str | None
-    renamed: Selection
     smaller: Selection
+    renamed: Selection | None = None
     shared: str | None = None
     by_rows: Mapping[int, Selection] = field(default_factory=dict)
     shapes: Mapping[str, Selection] = field(default_factory=dict)
@@ -86,7 +89,7 @@ def judge_routing(subject: Subject, evidence: RoutingEvidence) -> Verdict:
     stored = {
         "route": describe(evidence.production),
         "rules": [ruling.rule for ruling in broken],
-        "selections": 5 + len(evidence.by_rows) + len(evidence.shapes),
+        "selections": 4 + (evidence.renamed is not None) + len(evidence.by_rows) + len(evidence.shapes),
     }
     if not broken:
         return Verdict(subject, "routing", "pass", rulings=tuple(rulings), evidence=stored)
@@ -114,8 +117,8 @@ def describe(selection: Selection) -> str:
 def _configuration(evidence: RoutingEvidence) -> str | None:
     if not evidence.claimed:
         return None
-    refusal = evidence.production.refusal
-    return "" if refusal is None else f"claimed, yet {describe(evidence.production)}"
+    refused = evidence.production.route is None
+    return f"claimed, yet {describe(evidence.production)}" if refused else ""
 
 
 def _legal(evidence: RoutingEvidence) -> str | None:
@@ -124,15 +127,18 @@ def _legal(evidence: RoutingEvidence) -> str | None:
     if route is None:
         return None
     if selection.refusal is not None:
-        return f"the library's own kernel doesn't take it: {describe(selection)}"
+        # What nobody claimed may be refused as late as this; how is another rule's matter.
+        return f"the library's own kernel doesn't take it: {describe(selection)}" if evidence.claimed else None
     blocks, threads = int(route.details["blocks_per_sm"]), int(route.details["threads"])
     shared = int(route.details["shared_memory_bytes"])
     tile = route.tile or (0, 0, 0)
     wrong = []
     if shared > profile.max_shared_memory_per_block_bytes:
         wrong.append(f"{shared} bytes of shared memory; a block has {profile.max_shared_memory_per_block_bytes}")
-    if shared * blocks > profile.l1_cache_bytes:
-        wrong.append(f"{blocks} blocks of {shared} bytes; a multiprocessor has {profile.l1_cache_bytes}")
+    reserved = _RESERVED if profile.sm >= 80 else 0
+    if (shared + reserved) * blocks > profile.max_shared_memory_per_block_bytes + reserved:
+        have = profile.max_shared_memory_per_block_bytes + reserved
+        wrong.append(f"{blocks} blocks of {shared} bytes and {reserved} reserved; a multiprocessor has {have}")
     if threads > profile.max_threads_per_block:
         wrong.append(f"{threads} threads; a block has {profile.max_threads_per_block}")
     if threads * blocks > profile.max_threads_per_sm:
@@ -236,6 +242,8 @@ def _shapes(evidence: RoutingEvidence) -> str | None:
 
 
 def _renamed(evidence: RoutingEvidence) -> str | None:
+    if evidence.renamed is None:
+        return None
     difference = _difference(evidence.production, evidence.renamed)
     return f"a device of another name: {difference}" if difference else ""
 
@@ -295,17 +303,14 @@ def _clear(refusal: Refusal) -> bool:
 
 
 def _difference(one: Selection, other: Selection, ignored: tuple[str, ...] = ()) -> str:
-    """How two answers differ, in one line; empty where they don't. Where it refuses matters, not the line."""
-    if (one.refusal is None) != (other.refusal is None) or one.route is None or other.route is None:
-        same = one.route is None and other.route is None and _kind(one.refusal) == _kind(other.refusal)
-        return "" if same else f"{describe(other)} instead of {describe(one)}"
+    """How two answers differ, in one line; empty where they don't, as two refusals do."""
+    if one.refusal is not None and other.refusal is not None:
+        return ""
+    if one.refusal is not None or other.refusal is not None or one.route is None or other.route is None:
+        return f"{describe(other)} instead of {describe(one)}"
     mine, its = one.route.details["tuning_config"], other.route.details["tuning_config"]
     keys = [key for key in mine.keys() | its.keys() if key not in ignored and mine.get(key) != its.get(key)]
     return "; ".join(f"{key} {its.get(key)} instead of {mine.get(key)}" for key in sorted(keys))
-
-
-def _kind(refusal: Refusal | None) -> tuple[str, str] | None:
-    return None if refusal is None else (refusal.stage, refusal.kind)
 
 
 RULES: tuple[Rule, ...] = (

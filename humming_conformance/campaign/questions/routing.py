@@ -39,11 +39,10 @@ class RoutingQuestion(Question):
         rows, shapes = _rows(case), _shapes(task)
         asked = [("production", case), ("single_m", case), ("under_pytest", case), ("compatible", case)]
         asked += [("production", near) for near in (*rows.values(), *shapes.values())]
-        if case.problem.m == 1:  # what callers share is no matter of M: asked about once a layer
+        once = case.problem.m == 1  # what callers share, and what a name does, is no matter of M
+        if once:
             asked.append(("shared", case))
         production, single_m, under_pytest, compatible, *others = self._ask(task, profile, asked)
-        renamed = self._ask(task, replace(profile, product=_RENAMED), [("production", case)])[0]
-        smaller = self._ask(task, _smaller(profile), [("production", case)])[0]
         selections = [Selection.from_json(answer) for answer in others[: len(rows) + len(shapes)]]
         evidence = RoutingEvidence(
             case=case,
@@ -53,14 +52,18 @@ class RoutingQuestion(Question):
             single_m=Selection.from_json(single_m),
             under_pytest=Selection.from_json(under_pytest),
             compatible=compatible["refused"] if isinstance(compatible, dict) else compatible,
-            renamed=Selection.from_json(renamed),
-            smaller=Selection.from_json(smaller),
+            smaller=self._elsewhere(task, _smaller(profile)),
+            renamed=self._elsewhere(task, replace(profile, product=_RENAMED)) if once else None,
             # a library that refuses shares nothing
-            shared=others[-1] if case.problem.m == 1 and isinstance(others[-1], str) else None,
+            shared=others[-1] if once and isinstance(others[-1], str) else None,
             by_rows=dict(zip(rows, selections[: len(rows)], strict=True)),
             shapes=dict(zip(shapes, selections[len(rows) :], strict=True)),
         )
         return judge_routing(task.subject, evidence)
+
+    def _elsewhere(self, task: Task, profile: DeviceProfile) -> Selection:
+        """Production's answer for the task's case on another device."""
+        return Selection.from_json(self._ask(task, profile, [("production", task.case)])[0])
 
     def _ask(self, task: Task, profile: DeviceProfile, asked: list[tuple[str, Case]]) -> list[Any]:
         # One process for all devices: each call answers in a child of it.
