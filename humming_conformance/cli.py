@@ -11,6 +11,7 @@ from pathlib import Path
 from humming_conformance.campaign.output import output_file
 from humming_conformance.campaign.plan import PlanError, RunOptions, make_plan
 from humming_conformance.campaign.run import INPUT_ERRORS
+from humming_conformance.cli_baseline import add_baseline
 from humming_conformance.execution import parse_library_request
 from humming_conformance.ledger import LedgerError, read_ledger
 from humming_conformance.protocols import Subject, Verdict
@@ -73,6 +74,8 @@ def _parser() -> argparse.ArgumentParser:
     tiers.add_argument("kernel")
     tiers.add_argument("--tier", default="gate", help="smoke, gate (default) or full")
     tiers.set_defaults(command=_tiers)
+
+    add_baseline(commands)
 
     for command in (plan, repro):
         command.add_argument("--kernel", action="append", default=[], help="name or package.module:attribute (repeat)")

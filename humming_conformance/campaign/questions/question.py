@@ -16,7 +16,6 @@ from humming_conformance.execution import ProcessPool
 from humming_conformance.ledger import Waiver
 from humming_conformance.protocols import Verdict
 
-
 #: The baselines shipped with the project.
 BASELINES = Path(humming_conformance.__file__).parent / "baselines"
 
