@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -17,6 +19,10 @@ from humming_conformance.store.rounds import Timing, append_timings
 ROUNDS, SUSPECT_ROUNDS = 5, 5
 #: Seconds for all of it.
 BUDGET = 420.0
+#: Kernel processes at a time: one starts and imports its library while another holds the GPU.
+_AT_ONCE = 2
+#: Why a subject wasn't measured where nothing was wrong with it.
+SPENT = "the time for the campaign was spent"
 #: Adapters timed beside the judged kernel, by name.
 ANCHORS = {"qdq": "humming_conformance.kernels.qdq:kernel"}
 
@@ -43,26 +49,28 @@ class Campaign:
         self.path = path
         self.lost: list[Lost] = []
         self._tell = tell
+        self._lock = threading.Lock()
         self._deadline = time.monotonic() + budget
 
     def measure(self, tasks: Sequence[Task], rounds: Iterable[int], what: str) -> None:
-        """Measure every task once in each round, in an order that changes from round to round.
+        """Measure every task once in each round, in order and in reverse order by turns.
 
-        A case that comes early in one process comes late in another, so that what a process is like at its beginning is
-        not always some cases' lot.
+        A case that comes early in one process comes late in the next, so that what a process is like at first is not
+        always some cases' lot.
         """
         groups = _by_process(tasks)
         rounds = list(rounds)
-        for count, number in enumerate(rounds, 1):
-            for spec, members in groups.items():
-                left = self._deadline - time.monotonic()
-                if left <= 0:
-                    self._lose(members, "the time for the campaign was spent")
-                    continue
-                self._tell(f"timing {what}: round {count} of {len(rounds)}, {len(members)} cases of {spec.name}")
-                self._round(spec, members[:: 1 if number % 2 == 0 else -1], number, left)
+        jobs = [(number, spec, members) for number in rounds for spec, members in groups.items()]
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            for count, _ in enumerate(threads.map(lambda job: self._round(*job), jobs), 1):
+                self._tell(f"timing {what}: {count} of {len(jobs)} processes, {len(tasks)} cases")
 
-    def _round(self, spec: ProcessSpec, tasks: Sequence[Task], number: int, seconds: float) -> None:
+    def _round(self, number: int, spec: ProcessSpec, tasks: Sequence[Task]) -> None:
+        tasks = tasks[:: 1 if number % 2 == 0 else -1]
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            self._lose(tasks, SPENT)
+            return
         device = tasks[0].device
         subjects = [{"kernel": task.kernel.reference, "case": task.case.id} for task in tasks]
         names = {(subject["kernel"], subject["case"]): task for subject, task in zip(subjects, tasks, strict=True)}
@@ -70,11 +78,12 @@ class Campaign:
             with KernelProcess(spec) as process:
                 reply = process.call(
                     "humming_conformance.measure.round:measure_round",
-                    timeout=seconds + 120.0,
+                    timeout=2 * left + 120.0,
                     subjects=subjects,
                     anchors=ANCHORS,
                     device=asdict(replace(device, index=0)),
-                    seconds=seconds,
+                    seconds=left,
+                    lease_timeout=left,
                 )
         except ExecutionError as error:
             self._lose(tasks, str(error).strip().splitlines()[0])
@@ -97,8 +106,12 @@ class Campaign:
                     found=found,
                 )
             )
-        append_timings(self.path, timings)
-        self._lose(names.values(), "the time for the campaign was spent")
+        self._write(timings)
+        self._lose(names.values(), SPENT)
+
+    def _write(self, timings: Sequence[Timing]) -> None:
+        with self._lock:
+            append_timings(self.path, timings)
 
     def _lose(self, tasks: Iterable[Task], reason: str) -> None:
         self.lost += [Lost(task.subject.kernel, task.case.id, reason) for task in tasks]

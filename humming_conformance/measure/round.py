@@ -7,9 +7,10 @@ import copy
 import gc
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -130,7 +131,7 @@ def measure_round(
         anchors: adapters timed on the same case, by name, where they claim it; ``gemm`` (a 16-bit product of the same
             rows, N and K) and ``copy`` (a device copy that moves the same bytes) are always there.
         device: fields of the :class:`~humming_conformance.devices.Device`.
-        seconds: after which no subject is begun.
+        seconds: after which, once the GPU is held, no subject is begun.
         cycles: of A B B A, see :func:`.timing.interleaved`.
         cold: whether operand sets rotate; else the same set is launched again and again.
         lease_timeout: seconds to wait until the GPU can be held alone.
@@ -143,9 +144,10 @@ def measure_round(
         ``readings``.
     """
     place = Device(**device)
-    deadline = time.monotonic() + seconds
+    _import_libraries({*(subject["kernel"] for subject in subjects), *anchors.values()})
     measured = []
     with gpu_lease(place.uuid or place.name, exclusive=True, timeout=lease_timeout):
+        deadline = time.monotonic() + seconds
         bench = Bench.on(place, cycles, cold=cold)
         small = {} if place.kind == "cuda" else {"buffer_bytes": 1 << 16, "size": 16}
         roofs = measure_roofs(bench.timer, torch_device(place.kind), **small)
@@ -163,6 +165,14 @@ def measure_round(
             if place.kind == "cuda":
                 torch.cuda.empty_cache()
     return {"roofs": asdict(roofs), "measured": measured}
+
+
+def _import_libraries(references: Iterable[str]) -> None:
+    """Import what adapters will need, so that nobody waits for it with the GPU held."""
+    for reference in references:
+        library = load_adapter(reference).library
+        if library is not None:
+            import_module(library.module)
 
 
 def measure(subject: Mapping[str, str], anchors: Mapping[str, str], bench: Bench) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from humming_conformance.campaign.build_ahead import build_ahead
-from humming_conformance.campaign.performance import ROUNDS, SUSPECT_ROUNDS, Campaign
+from humming_conformance.campaign.performance import ROUNDS, SPENT, SUSPECT_ROUNDS, Campaign
 from humming_conformance.campaign.plan import Task, make_plan, share_of
 from humming_conformance.campaign.questions.question import Question
 from humming_conformance.execution.capacity import parallel_processes
@@ -102,7 +102,7 @@ class PerformanceQuestion(Question):
         path = self._path(LOST)
         lost = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         reason = lost.get(f"{task.subject.kernel}:{task.case.id}", "no campaign was run before it")
-        spent = reason.startswith("the time")
+        spent = reason == SPENT
         outcome: Outcome = "not_run" if spent else "error"
         message = "" if spent else f"{task.subject}\nit was not timed: {reason}"
         return Verdict(task.subject, self.suite, outcome, reason, message, (Ruling("timed", outcome, reason),))
