@@ -6,8 +6,8 @@ Nothing ran: a rule judges choices, as :mod:`.protocols_routing` words them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 
 from humming_conformance.devices import DeviceProfile
@@ -15,6 +15,7 @@ from humming_conformance.devices.deserved import MEMORY_BOUND_ROWS, deserved_mma
 from humming_conformance.problems import Case
 from humming_conformance.protocols import Route, Ruling, Subject, Verdict
 from humming_conformance.protocols_routing import Refusal, Selection
+from humming_conformance.verdicts.routing_evidence import RoutingEvidence, describe
 
 #: Exceptions that say nothing by their kind; what counts then is whether the text does.
 _BARE = ("AssertionError", "KeyError", "TypeError", "IndexError", "AttributeError", "ZeroDivisionError")
@@ -32,37 +33,6 @@ _FULL_TILES = 8
 #: Multiplications for each element that a tile reads; fewer, and the L2 cache decides (32 balance a multiprocessor
 #: that multiplies 1024 pairs of 16 bits while 64 bytes arrive).
 _LEAST_REUSE = 24
-
-
-@dataclass(frozen=True)
-class RoutingEvidence:
-    """What a library answered about one case on one recorded device.
-
-    Attributes:
-        case: what was asked about.
-        claimed: whether the adapter claims it there.
-        profile: the device.
-        production, single_m, under_pytest: the answers as it is asked in the three ways.
-        compatible: its own compatibility function's; text where that raised.
-        shared: what callers share; None where that was not asked.
-        by_rows: production's answers by M (tokens) for the same layer, the case's own included.
-        shapes: production's answers for layers next to it, by what differs.
-        smaller: production's answer on a device with fewer multiprocessors.
-        renamed: production's answer on a device of another name and nothing else; None where that was not asked.
-    """
-
-    case: Case
-    claimed: bool
-    profile: DeviceProfile
-    production: Selection
-    single_m: Selection
-    under_pytest: Selection
-    compatible: bool | str | None
-    smaller: Selection
-    renamed: Selection | None = None
-    shared: str | None = None
-    by_rows: Mapping[int, Selection] = field(default_factory=dict)
-    shapes: Mapping[str, Selection] = field(default_factory=dict)
 
 
 Judgement = Callable[[RoutingEvidence], str | None]
@@ -99,19 +69,6 @@ def judge_routing(subject: Subject, evidence: RoutingEvidence) -> Verdict:
         rule = next(rule for rule in RULES if rule.name == ruling.rule)
         lines += [f"        failed: {rule.name}: {ruling.reason}", f"          must: {rule.must}, because {rule.why}"]
     return Verdict(subject, "routing", "fail", reason, "\n".join(lines), tuple(rulings), stored)
-
-
-def describe(selection: Selection) -> str:
-    """A selection in one line: class, tile, stages, blocks of a multiprocessor, or the refusal."""
-    route, refusal = selection.route, selection.refusal
-    text = ""
-    if route is not None:
-        tile = "x".join(map(str, route.tile or ()))
-        text = f"{route.path} {tile} stages {route.stages} blocks {route.details['blocks_per_sm']}"
-    if refusal is not None:
-        said = f"{refusal.kind}: {refusal.message or 'no message'}"[:160]
-        text += f"{' ' if text else ''}refused ({refusal.stage}) {said} at {refusal.place}"
-    return text
 
 
 def _configuration(evidence: RoutingEvidence) -> str | None:
@@ -272,6 +229,10 @@ def _shared(evidence: RoutingEvidence) -> str | None:
     return evidence.shared
 
 
+def _accepted(evidence: RoutingEvidence) -> str | None:
+    return evidence.accepted
+
+
 def _compatibility(evidence: RoutingEvidence) -> str | None:
     said, served = evidence.compatible, evidence.production.refusal is None
     if said is None:
@@ -386,6 +347,12 @@ RULES: tuple[Rule, ...] = (
         "no caller can change another's answer",
         "one layer's tuning must not reach the next",
         _shared,
+    ),
+    Rule(
+        "accepted_route",
+        "the library's list for a layer is the accepted one (humming-conformance routes record accepts another)",
+        "a changed route is seen before it ships, with the old one beside it",
+        _accepted,
     ),
     Rule(
         "clear_refusal",

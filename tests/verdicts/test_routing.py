@@ -12,7 +12,8 @@ from humming_conformance.devices.deserved import deserved_mma
 from humming_conformance.problems import parse_case
 from humming_conformance.protocols import Route, Subject
 from humming_conformance.protocols_routing import Refusal, Selection
-from humming_conformance.verdicts.routing import RULES, RoutingEvidence, judge_routing
+from humming_conformance.verdicts.routing import RULES, judge_routing
+from humming_conformance.verdicts.routing_evidence import RoutingEvidence
 
 CASE = parse_case("dense-w_int4.g128.bf16-a_bf16-m256.n4096.k4096-random")
 LARGE = parse_case("dense-w_int4.g128.bf16-a_bf16-m8192.n8192.k4096-random")
@@ -77,6 +78,7 @@ BROKEN = {
     "under_pytest": evidence(under_pytest=selection(use_tma=True)),
     "single_m": evidence(single_m=selection(tile=(64, 128, 64))),
     "shared_state": evidence(shared="a caller that sets num_stages has set it in the next caller's"),
+    "accepted_route": evidence(accepted="- 1-32 mma 16x128x128; + 1-32 mma 8x128x128"),
     "clear_refusal": evidence(chosen=NAMELESS),
 }
 

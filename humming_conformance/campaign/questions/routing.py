@@ -7,15 +7,21 @@ from dataclasses import asdict, replace
 from math import lcm
 from typing import Any
 
+from packaging.version import Version
+
 from humming_conformance.campaign.judge import process_spec
 from humming_conformance.campaign.on_profiles import claims_on, plan_on_profiles
 from humming_conformance.campaign.plan import Task
 from humming_conformance.campaign.questions.question import Question
+from humming_conformance.campaign.routes import read_layer
+from humming_conformance.campaign.settle import target_of
 from humming_conformance.devices import DeviceProfile, load_profile
 from humming_conformance.problems import Case
 from humming_conformance.protocols import Verdict
 from humming_conformance.protocols_routing import Selection, Selects
-from humming_conformance.verdicts.routing import RoutingEvidence, judge_routing
+from humming_conformance.store.routes import RouteTable, changed_layers, read_routes, routes_path
+from humming_conformance.verdicts.routing import judge_routing
+from humming_conformance.verdicts.routing_evidence import RoutingEvidence
 
 #: The largest M that is asked about, in tokens.
 _MOST_ROWS = 8192
@@ -53,6 +59,7 @@ class RoutingQuestion(Question):
             under_pytest=Selection.from_json(under_pytest),
             compatible=compatible["refused"] if isinstance(compatible, dict) else compatible,
             smaller=self._elsewhere(task, _smaller(profile)),
+            accepted=self._accepted(task, profile) if once else None,
             renamed=self._elsewhere(task, replace(profile, product=_RENAMED)) if once else None,
             # a library that refuses shares nothing
             shared=others[-1] if once and isinstance(others[-1], str) else None,
@@ -60,6 +67,18 @@ class RoutingQuestion(Question):
             shapes=dict(zip(shapes, selections[len(rows) :], strict=True)),
         )
         return judge_routing(task.subject, evidence)
+
+    def _accepted(self, task: Task, profile: DeviceProfile) -> str | None:
+        """How the layer's list differs from the accepted one; None where nothing is, or by a later release."""
+        path = routes_path(self.setting.baselines, task.subject.kernel, task.device.name)
+        if not path.exists():
+            return None
+        table, layer = read_routes(path), task.case.id
+        if layer not in table.layers or _earlier(task, table.library):
+            return None
+        now = read_layer(self._ask(task, profile, [("intervals", task.case)])[0])
+        before = RouteTable(table.kernel, table.library, table.device, {layer: table.layers[layer]})
+        return "; ".join(changed_layers(before, replace(before, layers={layer: now})).get(layer, []))
 
     def _elsewhere(self, task: Task, profile: DeviceProfile) -> Selection:
         """Production's answer for the task's case on another device."""
@@ -78,6 +97,12 @@ class RoutingQuestion(Question):
         )
         answers: list[Any] = reply.value["answers"]
         return answers
+
+
+def _earlier(task: Task, accepted: str) -> bool:
+    """Whether the library build is known to be of an earlier release than the accepted one."""
+    version = target_of(task).library_version
+    return version is not None and version < Version(accepted)
 
 
 def _rows(case: Case) -> dict[int, Case]:
