@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from humming_conformance.store.baseline import Baseline, BaselineError, CaseBaseline
-from humming_conformance.store.rounds import Timing, case_baseline
+from humming_conformance.store.rounds import Timing, case_baselines
 
 
 def record(timings: Iterable[Timing], library: Mapping[str, str], provenance: Mapping[str, Any]) -> list[Baseline]:
@@ -22,10 +22,10 @@ def record(timings: Iterable[Timing], library: Mapping[str, str], provenance: Ma
         library: version of the library by kernel; kernels without one are left out.
         provenance: of all of them.
     """
-    cases: dict[tuple[str, str], dict[str, list[Timing]]] = defaultdict(lambda: defaultdict(list))
+    kernels: dict[tuple[str, str], list[Timing]] = defaultdict(list)
     for timing in timings:
         if not timing.found.get("wrong") and not timing.found.get("disturbances"):
-            cases[timing.device, timing.kernel][timing.case].append(timing)
+            kernels[timing.device, timing.kernel].append(timing)
     return [
         Baseline(
             device,
@@ -33,9 +33,9 @@ def record(timings: Iterable[Timing], library: Mapping[str, str], provenance: Ma
             library.get(kernel, ""),
             "cold",
             provenance,
-            {case: case_baseline(found) for case, found in by_case.items()},
+            case_baselines(found),
         )
-        for (device, kernel), by_case in sorted(cases.items())
+        for (device, kernel), found in sorted(kernels.items())
     ]
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
+from humming_conformance.problems import parse_case
+from humming_conformance.problems.families import timing_family
 from humming_conformance.store.baseline import BaselineError, CaseBaseline, Ratio
 
 SCHEMA = 1
@@ -93,22 +95,38 @@ def read_timings(path: Path) -> list[Timing]:
     return timings
 
 
-def case_baseline(timings: Sequence[Timing]) -> CaseBaseline:
-    """What is stored of one subject's timings, from any number of processes and machines.
+def case_baselines(timings: Iterable[Timing]) -> dict[str, CaseBaseline]:
+    """What is stored of the timings of one kernel, by case, from any number of processes and machines.
 
-    The anchor is the one whose ratio differs least between machines, on one machine between processes; two that are
-    alike within a tenth are chosen between by their order, so that a second recording chooses alike.
+    All cases of a family (:func:`.families.timing_family`) have one anchor: that whose ratio differs least between
+    machines, on one machine between processes, in root mean square over the family. A case's own spread between two or
+    three machines says too little to choose by.
     """
-    anchors = sorted(set.intersection(*(set(timing.anchors) for timing in timings)))
-    ratios = {anchor: ratio_of(timings, anchor) for anchor in anchors}
+    by_case: dict[str, list[Timing]] = defaultdict(list)
+    for timing in timings:
+        by_case[timing.case].append(timing)
+    ratios = {
+        case: {anchor: ratio_of(found, anchor) for anchor in sorted(set.intersection(*(set(t.anchors) for t in found)))}
+        for case, found in by_case.items()
+    }
+    families: dict[str, list[str]] = defaultdict(list)
+    for case in by_case:
+        families[timing_family(parse_case(case))].append(case)
+    anchors = {case: _best([ratios[other] for other in alike]) for alike in families.values() for case in alike}
+    return {
+        case: CaseBaseline(anchors[case], ratios[case], round(median(t.microseconds for t in found), 3))
+        for case, found in by_case.items()
+    }
+
+
+def _best(ratios: Sequence[Mapping[str, Ratio]]) -> str:
+    """The anchor that travels best among those that all of these cases have."""
 
     def spread(anchor: str) -> float:
-        ratio = ratios[anchor]
-        return ratio.process_sd if ratio.machine_sd is None else ratio.machine_sd
+        each = (ratio[anchor] for ratio in ratios)
+        return fmean((r.process_sd if r.machine_sd is None else r.machine_sd) ** 2 for r in each)
 
-    best = min(map(spread, anchors))
-    chosen = next(anchor for anchor in anchors if spread(anchor) <= 1.1 * best)
-    return CaseBaseline(chosen, ratios, round(median(timing.microseconds for timing in timings), 3))
+    return min(sorted(set.intersection(*(set(each) for each in ratios))), key=spread)
 
 
 def ratio_of(timings: Iterable[Timing], anchor: str) -> Ratio:

@@ -10,10 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Literal
 
 import numpy as np
 from scipy import stats
+
+from humming_conformance.problems import parse_case
+from humming_conformance.problems.families import timing_family
+from humming_conformance.store import CaseBaseline
 
 Kind = Literal["same", "fast", "slow", "ambiguous"]
 
@@ -47,6 +52,23 @@ class Reference:
     processes: int
     machine_sd: float | None
     machines: int = 1
+
+
+def reference(cases: Mapping[str, CaseBaseline], case_id: str) -> Reference:
+    """What a case of a baseline is compared with, by its anchor.
+
+    How machines differ is hardly known from two or three of them, so the case's own spread counts only where it is
+    larger than that of its whole family (root mean square).
+    """
+    stored, family = cases[case_id], timing_family(parse_case(case_id))
+    ratio = stored.ratios[stored.anchor]
+    spread = ratio.machine_sd
+    if spread is not None:
+        alike = [
+            case.ratios[stored.anchor] for name, case in cases.items() if timing_family(parse_case(name)) == family
+        ]
+        spread = max(spread, math.sqrt(fmean((other.machine_sd or 0.0) ** 2 for other in alike)))
+    return Reference(ratio.mean, ratio.process_sd, ratio.processes, spread, ratio.machines)
 
 
 @dataclass(frozen=True)
@@ -128,6 +150,14 @@ def compare(log_ratios: Sequence[float], reference: Reference, disturbances: Seq
     if reference.machine_sd is None:
         reasons.append("how machines of this model differ isn't known: the baseline is of one machine")
     return replace(found, kind="ambiguous", reason="; ".join(reasons)) if reasons else found
+
+
+def compare_pairs(differences: Sequence[float], disturbances: Sequence[str] = ()) -> Change:
+    """Compare two builds by the differences of their log ratios, one for each pair of processes on one machine.
+
+    Nothing is stored and no machine is another: the interval is Student's over pairs, and decides alone.
+    """
+    return compare(differences, Reference(0.0, 0.0, len(differences) or 1, 0.0), disturbances)
 
 
 def control_discoveries(changes: Mapping[str, Change]) -> dict[str, Change]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from humming_conformance.problems import Case
+from humming_conformance.problems.families import DECODE_ROWS
 
-#: Up to so many rows a kernel is bound by its weights' bytes; from so many on by the matrix rate.
-DECODE_ROWS, PREFILL_ROWS = 64, 1024
+#: From so many rows on a kernel is bound by the matrix rate.
+PREFILL_ROWS = 1024
 #: What a decode kernel may take: so many times the launch of an empty kernel, and its bytes at this part of the read
 #: bandwidth. On an H200 the best kernels need 7 us (five launches) and 0.87 of it.
 DECODE_LAUNCHES, DECODE_BANDWIDTH = 5.0, 0.4

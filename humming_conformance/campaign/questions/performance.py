@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +20,8 @@ from humming_conformance.problems import Case, parse_case
 from humming_conformance.problems.tiers import listed_kernels
 from humming_conformance.protocols import Outcome, Ruling, Support, Verdict
 from humming_conformance.store import Baseline, CaseBaseline, baseline_path, read_baseline
-from humming_conformance.store.rounds import Timing, case_baseline, read_timings
-from humming_conformance.verdicts.change import Change, Reference, compare, control_discoveries
+from humming_conformance.store.rounds import Timing, read_timings
+from humming_conformance.verdicts.change import Change, compare, control_discoveries, reference
 from humming_conformance.verdicts.performance import PerformanceEvidence, judge_performance
 from humming_conformance.verdicts.slow_paths import Speed
 
@@ -154,10 +154,11 @@ class PerformanceQuestion(Question):
         changes, told = {}, {}
         for key, timings in self._timings.items():
             stored, text = self._stored(key)
-            anchor = stored.anchor if stored else case_baseline(timings).anchor
+            anchor = stored.anchor if stored else ""
             told[key] = (text, anchor)
-            if stored is not None:
-                changes[f"{key[0]}:{key[1]}"] = _compared(timings, stored)
+            baseline = self._baselines.get(key[0], "")
+            if stored is not None and not isinstance(baseline, str):
+                changes[f"{key[0]}:{key[1]}"] = _compared(timings, baseline.cases)
         final = control_discoveries(changes)
         return {key: (final.get(f"{key[0]}:{key[1]}"), *told[key]) for key in self._timings}
 
@@ -173,19 +174,19 @@ class PerformanceQuestion(Question):
 
     def _suspect(self, task: Task) -> bool:
         key = (task.subject.kernel, task.case.id)
-        stored, _ = self._stored(key)
+        baseline = self._baselines.get(task.subject.kernel, "")
         timings = self._timings.get(key, [])
-        if stored is None or not timings:
+        if isinstance(baseline, str) or task.case.id not in baseline.cases or not timings:
             return False
-        change = _compared(timings, stored)
+        change = _compared(timings, baseline.cases)
         return change.p_slow < _SUSPECT_P or change.half_width > change.budget
 
 
-def _compared(timings: Sequence[Timing], stored: CaseBaseline) -> Change:
-    ratio = stored.ratios[stored.anchor]
-    reference = Reference(ratio.mean, ratio.process_sd, ratio.processes, ratio.machine_sd, ratio.machines)
+def _compared(timings: Sequence[Timing], stored: Mapping[str, CaseBaseline]) -> Change:
+    case_id = timings[0].case
+    anchor = stored[case_id].anchor
     disturbed: Iterable[str] = dict.fromkeys(text for timing in timings for text in timing.found["disturbances"])
-    return compare([timing.log_ratio(stored.anchor) for timing in timings], reference, list(disturbed))
+    return compare([timing.log_ratio(anchor) for timing in timings], reference(stored, case_id), list(disturbed))
 
 
 def _on_gpu(task: Task) -> Task:
