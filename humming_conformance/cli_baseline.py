@@ -112,14 +112,12 @@ def _of_ledgers(folders: Iterable[Path]) -> list[Baseline]:
             {"command": list(ledger.head.command), **{key: environment.get(key) for key in _OF_MACHINE}}
         )
         timings += read_timings(path)
-    kernels = {timing.kernel for timing in timings}
-    library = {kernel: versions[kernel]["version"] for kernel in kernels if kernel in versions}
     provenance = {
         "recorded": dt.datetime.now(tz=dt.UTC).date().isoformat(),
         "libraries": versions,
         "runs": environments,
     }
-    return record(timings, library, provenance)
+    return record(timings, provenance)
 
 
 _OF_MACHINE = ("system", "packages", "gpus", "clocks", "compiler", "conformance")

@@ -103,7 +103,7 @@ class Campaign:
                     process=f"{time.time_ns()}-{number}",
                     seconds=found.pop("seconds"),
                     roofs=reply.value["roofs"],
-                    found=found,
+                    found={"library": task.build.version if task.build else "", **found},
                 )
             )
         self._write(timings)

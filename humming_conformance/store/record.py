@@ -14,28 +14,27 @@ from humming_conformance.store.baseline import Baseline, BaselineError, CaseBase
 from humming_conformance.store.rounds import Timing, case_baselines
 
 
-def record(timings: Iterable[Timing], library: Mapping[str, str], provenance: Mapping[str, Any]) -> list[Baseline]:
-    """One baseline for each device and kernel among timings of any number of machines.
+def record(timings: Iterable[Timing], provenance: Mapping[str, Any]) -> list[Baseline]:
+    """One baseline for each device, kernel and library version among timings of any number of machines.
 
     Args:
         timings: right ones count alone: a process that saw a wrong output or a disturbance says nothing of speed.
-        library: version of the library by kernel; kernels without one are left out.
         provenance: of all of them.
     """
-    kernels: dict[tuple[str, str], list[Timing]] = defaultdict(list)
+    kernels: dict[tuple[str, str, str], list[Timing]] = defaultdict(list)
     for timing in timings:
         if not timing.found.get("wrong") and not timing.found.get("disturbances"):
-            kernels[timing.device, timing.kernel].append(timing)
+            kernels[timing.device, timing.kernel, str(timing.found.get("library", ""))].append(timing)
     return [
         Baseline(
             device,
             kernel,
-            library.get(kernel, ""),
+            library,
             "cold",
             provenance,
             case_baselines(found),
         )
-        for (device, kernel), found in sorted(kernels.items())
+        for (device, kernel, library), found in sorted(kernels.items())
     ]
 
 

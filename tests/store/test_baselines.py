@@ -157,11 +157,11 @@ def test_a_family_has_one_anchor():
 def test_record_leaves_out_what_is_wrong_or_disturbed():
     """Such a process says nothing of speed."""
     timings = [
-        _timing("a", "1", 0.5),
-        _timing("a", "2", 0.1, wrong="the output is 1 off"),
-        _timing("a", "3", 0.9, disturbances=["power brake"]),
+        _timing("a", "1", 0.5, library="0.1.20"),
+        _timing("a", "2", 0.1, library="0.1.20", wrong="the output is 1 off"),
+        _timing("a", "3", 0.9, library="0.1.20", disturbances=["power brake"]),
     ]
-    (baseline,) = record(timings, {"humming": "0.1.20"}, {"recorded": "today"})
+    (baseline,) = record(timings, {"recorded": "today"})
     assert (baseline.kernel, baseline.library, baseline.device) == ("humming", "0.1.20", "h200")
     assert baseline.cases[ONE].ratios["gemm"].processes == 1
     assert math.exp(baseline.cases[ONE].ratios["gemm"].mean) == pytest.approx(0.5)
