@@ -74,6 +74,21 @@ class Interval:
     route: Route
 
 
+@dataclass(frozen=True)
+class SourceCode:
+    """What a library's compiler is given for one kernel.
+
+    Attributes:
+        code: CUDA C++ with the kernel instantiated.
+        arguments: of nvcc, without input, output and include folders.
+        includes: folders of the library's headers.
+    """
+
+    code: str
+    arguments: tuple[str, ...]
+    includes: tuple[str, ...]
+
+
 class Selector(Protocol):
     """A library that says what it would run on a device that isn't here.
 
@@ -96,6 +111,13 @@ class Selector(Protocol):
 
     def intervals(self, case: Case) -> tuple[Interval, ...]:
         """The library's whole list for the case's layer, whatever the case's M.
+
+        Raises:
+            whatever the library raises.
+        """
+
+    def source(self, case: Case) -> Mapping[str, Any]:
+        """The fields of the :class:`SourceCode` of what production would run for a case.
 
         Raises:
             whatever the library raises.

@@ -22,7 +22,7 @@ from humming_conformance.problems import parse_case
 from humming_conformance.protocols_routing import Selector, Selects
 
 #: What can be asked about a case: the ways of :data:`.protocols_routing.Asked`, and a selector's other methods.
-Question = Literal["production", "single_m", "under_pytest", "compatible", "intervals", "shared"]
+Question = Literal["production", "single_m", "under_pytest", "compatible", "intervals", "shared", "source"]
 
 
 def ask(*, kernel: str, profile: dict[str, Any], questions: Sequence[tuple[Question, str]]) -> dict[str, Any]:
@@ -34,9 +34,9 @@ def ask(*, kernel: str, profile: dict[str, Any], questions: Sequence[tuple[Quest
         questions: what is asked, and the id of the case it is asked about.
 
     Returns:
-        ``answers``, one a question: of a selection :meth:`.Selection.as_json`; of ``compatible`` and ``shared`` what
-        the selector says, of ``intervals`` the fields of each :class:`.Interval`, or ``{"refused": text}`` where the
-        library raised.
+        ``answers``, one a question: of a selection :meth:`.Selection.as_json`; of ``compatible``, ``shared`` and
+        ``source`` what the selector says, of ``intervals`` the fields of each :class:`.Interval`, or
+        ``{"refused": text}`` where the library raised.
 
     Raises:
         TypeError: the adapter's library can't be asked.

@@ -15,12 +15,12 @@ import os
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from humming_conformance.devices import DeviceProfile
-from humming_conformance.kernels.humming_lib import build, contracts, layout, profiled
+from humming_conformance.kernels.humming_lib import build, compiler, contracts, layout, profiled
 from humming_conformance.kernels.humming_lib.selection import SelectionError, compute_config, production_config
 from humming_conformance.problems import Case
 from humming_conformance.protocols import Route
@@ -75,6 +75,13 @@ class HummingSelector:
         entries = get_heuristics_config(layer, **compute_config(case), device=0)
         text = json.loads(layer.to_str())
         return tuple(Interval(int(low), int(high), _route(case, text, dict(c), None)) for low, high, c in entries)
+
+    def source(self, case: Case) -> Mapping[str, Any]:
+        """The source of what production would run: :mod:`.compiler`."""
+        described = self._layer(case)
+        config = self._configuration(case, described, "production")
+        layer = json.loads(described.to_str())
+        return asdict(compiler.source_code(build.unbuilt(build.joined(layer, compute_config(case), config))))
 
     def shared(self, case: Case) -> str:
         """Whether two callers get one dictionary: what one changes, the other runs."""
