@@ -20,7 +20,7 @@ from humming_conformance.static.machine_code import MachineCode, read_cubin
 from humming_conformance.static.toolchain import Toolchain
 
 #: Changes when what is kept of a compilation changes.
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)

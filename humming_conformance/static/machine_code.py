@@ -13,7 +13,7 @@ from pathlib import Path
 from humming_conformance.static.toolchain import Toolchain
 
 #: An instruction line of nvdisasm: an address, perhaps a guard, the opcode.
-_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", re.MULTILINE)
+_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Za-z0-9_.]*)", re.MULTILINE)
 #: What cuobjdump says of a function's resources.
 _USAGE = re.compile(r"Function (?P<name>[^:\n]+):\s*(?P<usage>REG:[^\n]*)")
 #: Tensor-core instructions, by the start of their names.
