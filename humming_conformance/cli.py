@@ -12,6 +12,7 @@ from humming_conformance.campaign.output import output_file
 from humming_conformance.campaign.plan import PlanError, RunOptions, make_plan
 from humming_conformance.campaign.run import INPUT_ERRORS
 from humming_conformance.cli_baseline import add_baseline
+from humming_conformance.cli_routes import add_routes
 from humming_conformance.execution import parse_library_request
 from humming_conformance.ledger import LedgerError, read_ledger
 from humming_conformance.protocols import Subject, Verdict
@@ -76,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     tiers.set_defaults(command=_tiers)
 
     add_baseline(commands)
+    add_routes(commands)
 
     for command in (plan, repro):
         command.add_argument("--kernel", action="append", default=[], help="name or package.module:attribute (repeat)")
