@@ -75,7 +75,8 @@ def route_tables(kernel: str, request: str | None, devices: Sequence[str] = ()) 
             answers = ask(process, here[0], [("intervals", task.case) for task in here])
             found = {task.case.id: read_layer(answer) for task, answer in zip(here, answers, strict=True)}
             build = here[0].build
-            tables.append(RouteTable(kernel, build.version if build else "unknown", device, found))
+            name, version = here[0].subject.kernel, build.version if build else "unknown"
+            tables.append(RouteTable(name, version, device, found))
     return tables
 
 
@@ -88,7 +89,7 @@ def record_routes(kernel: str, request: str | None, folder: Path, devices: Seque
     """
     lines = []
     for table in route_tables(kernel, request, devices):
-        path = routes_path(folder, kernel, table.device)
+        path = routes_path(folder, table.kernel, table.device)
         known = path.exists()
         changed = changed_layers(read_routes(path), table) if known else {name: ["+ new"] for name in table.layers}
         write_routes(path, table)
@@ -104,7 +105,7 @@ def compare_routes(kernel: str, folder: Path, request: str | None, devices: Sequ
     """
     lines = []
     for table in route_tables(kernel, request, devices):
-        accepted = read_routes(routes_path(folder, kernel, table.device))
+        accepted = read_routes(routes_path(folder, table.kernel, table.device))
         changed = changed_layers(accepted, table)
         if changed:
             lines += [f"{table.device}: {accepted.library} to {table.library}", *_listed(changed)]
@@ -125,8 +126,8 @@ def diff_releases(kernel: str, first: str, second: str, devices: Sequence[str] =
         count, total = count + len(changed), total + len(new.layers)
         if changed:
             lines += [f"{old.device}: {len(changed)} of {len(new.layers)} layers", *_listed(changed)]
-    name = f"{kernel} {before[0].library} to {after[0].library}"
-    return [*lines, f"{name}: {count} of {total} layers differ on {len(before)} devices"]
+    releases = f"{before[0].library} to {after[0].library}"
+    return [*lines, f"{kernel} {releases}: {count} of {total} layers differ on {len(before)} devices"]
 
 
 def explain_route(case: Case, device_name: str, requests: Mapping[str, str]) -> tuple[list[str], bool]:

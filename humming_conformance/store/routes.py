@@ -126,7 +126,7 @@ def read_routes(path: Path) -> RouteTable:
             layers[layer] = LayerRoutes(known.digest, (*known.lines, line.strip()))
             continue
         layer, _, digest = line.partition(" ")
-        if not digest or layer in layers:
+        if not layer or not digest or layer in layers:
             raise RoutesError(f"{path}, line {number}: neither a range of rows nor a new layer; restore the file")
         layers[layer] = LayerRoutes(digest, ())
     return RouteTable(head["kernel"], head["library"], head["device"], layers)
