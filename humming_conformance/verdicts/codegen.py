@@ -22,6 +22,9 @@ _NAMES: dict[str, dict[str, str]] = {
 }
 #: The part of a name that says which 16-bit format is multiplied; fp16 has none.
 _BF16 = re.compile(r"BF16")
+#: Of each block's shared memory the system keeps so much on sm_90 and newer; the compiler counts it among a kernel's own,
+#: the limit of a block leaves it out (CUDA C++ Programming Guide, technical specifications).
+RESERVED_SHARED, RESERVED_SINCE = 1024, 90
 #: Registers of a thread that an instruction can name.
 MOST_REGISTERS = 255
 _ERROR = re.compile(r"\b(?:error|fatal)\b", re.IGNORECASE)
@@ -147,7 +150,8 @@ def _shared_memory(evidence: CodegenEvidence) -> str | None:
     code, details = evidence.compiled.machine_code, evidence.route.details
     if code is None:
         return None
-    needed = code.shared + int(details.get("shared_memory_bytes", 0))
+    reserved = RESERVED_SHARED if evidence.profile.sm >= RESERVED_SINCE else 0
+    needed = max(code.shared - reserved, 0) + int(details.get("shared_memory_bytes", 0))
     limit = evidence.profile.max_shared_memory_per_block_bytes
     return f"{needed} bytes of shared memory, and a block has at most {limit}" if needed > limit else ""
 

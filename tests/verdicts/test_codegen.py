@@ -70,7 +70,7 @@ def test_good_code_passes():
         (
             "shared memory",
             _evidence(_code(shared=140_000)),
-            "240000 bytes of shared memory, and a block has at most 232448",
+            "238976 bytes of shared memory, and a block has at most 232448",
         ),
     ],
 )
@@ -113,6 +113,14 @@ def test_instructions_of_each_class(mma_class, activation, opcode):
     other = replace(ROUTE, mma_class="mma" if mma_class != "mma" else "wgmma", activation_format=activation)
     wrong = judge_codegen(SUBJECT, _evidence(_code(opcodes={opcode: 8}), other))
     assert wrong.outcome == "fail" or mma_class == "mxmma"  # the same unit, with scales
+
+
+def test_what_the_system_reserves_is_not_the_kernel_s():
+    """A kernel that takes a block's whole limit, to the byte, fits; one byte more doesn't."""
+    limit = load_profile("h100").max_shared_memory_per_block_bytes
+    for more, outcome in ((0, "pass"), (1, "fail")):
+        route = replace(ROUTE, details={**DETAILS, "shared_memory_bytes": limit + more})
+        assert judge_codegen(SUBJECT, _evidence(_code(shared=1024), route)).outcome == outcome
 
 
 def test_what_takes_too_long_is_not_run():
