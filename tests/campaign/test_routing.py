@@ -65,6 +65,17 @@ def test_choices_are_judged(reference, tmp_path):
     assert "--device h100" in verdicts["h100"].message
 
 
+def test_names_and_sharing_are_asked_once(reference, tmp_path):
+    """With M = 2, and with no other M."""
+    two = ONE_ROW.replace("m1.", "m2.")
+    asked = question(reference, tmp_path, cases=(ONE_ROW, two))
+    try:
+        rules = [{ruling.rule for ruling in asked.judge(task).rulings} for task in asked.plan()]
+    finally:
+        asked.close()
+    assert rules[1] - rules[0] == {"renamed_device", "shared_state"}
+
+
 def test_an_accepted_list_is_compared(reference, tmp_path):
     """The layer's list is the accepted one, or the subject fails with both."""
     path = routes_path(tmp_path, "selecting", "a100")

@@ -27,6 +27,9 @@ from humming_conformance.verdicts.routing_evidence import RoutingEvidence
 _MOST_ROWS = 8192
 #: What N and K of a neighbouring layer differ by, at least: what every kernel here takes whole.
 _STEP = 128
+#: M of the cases where it is asked what is no matter of M: what callers share, and what a device's name does. Cases
+#: of another M keep verdicts of their own, whatever comes out there.
+_ASKED_ONCE = 2
 #: A name that no library can know.
 _RENAMED = "NVIDIA Graphics Device"
 
@@ -45,7 +48,7 @@ class RoutingQuestion(Question):
         rows, shapes = _rows(case), _shapes(task)
         asked = [("production", case), ("single_m", case), ("under_pytest", case), ("compatible", case)]
         asked += [("production", near) for near in (*rows.values(), *shapes.values())]
-        once = case.problem.m == 1  # what callers share, and what a name does, is no matter of M
+        once = case.problem.m == _ASKED_ONCE
         if once:
             asked.append(("shared", case))
         production, single_m, under_pytest, compatible, *others = self._ask(task, profile, asked)
@@ -59,7 +62,7 @@ class RoutingQuestion(Question):
             under_pytest=Selection.from_json(under_pytest),
             compatible=compatible["refused"] if isinstance(compatible, dict) else compatible,
             smaller=self._elsewhere(task, _smaller(profile)),
-            accepted=self._accepted(task, profile) if once else None,
+            accepted=self._accepted(task, profile),
             renamed=self._elsewhere(task, replace(profile, product=_RENAMED)) if once else None,
             # a library that refuses shares nothing
             shared=others[-1] if once and isinstance(others[-1], str) else None,
@@ -70,6 +73,8 @@ class RoutingQuestion(Question):
 
     def _accepted(self, task: Task, profile: DeviceProfile) -> str | None:
         """How the layer's list differs from the accepted one; None where nothing is, or by a later release."""
+        if task.case.problem.m != 1 or task.case.problem.experts:
+            return None  # lists of experts take seconds; ``humming-conformance routes compare`` has them
         path = routes_path(self.setting.baselines, task.subject.kernel, task.device.name)
         if not path.exists():
             return None
