@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _SUITES = (Path(humming_conformance.__file__).parent / "suites").resolve()
 _PACKAGE = "humming_conformance.suites"
+#: The parameter of a suite whose plan is empty.
+_NOTHING = "nothing"
 _SESSION = "humming_conformance_session"
 
 
@@ -191,18 +193,19 @@ class _Conformance:
         if "judged" in metafunc.fixturenames:
             suite = metafunc.definition.path.parent.name
             subjects = [str(planned.subject) for planned in self.run.tasks if planned.suite == suite]
-            metafunc.parametrize("judged", subjects, ids=subjects, indirect=True)
+            metafunc.parametrize("judged", subjects or [_NOTHING], ids=subjects or [_NOTHING], indirect=True)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Order the items so that workers start few kernel processes."""
+        """Drop the suites that have nothing to ask here; order the items so that workers start few kernel processes."""
         from humming_conformance.campaign.order import in_shares
 
         def kind(item: pytest.Item) -> tuple[str, ...]:
             planned = self._planned(item.nodeid)
             return () if planned is None else self.run.process_kind(planned)
 
-        items[:] = in_shares(items, kind, self.workers)
+        asked = [item for item in items if not item.nodeid.endswith(f"[{_NOTHING}]")]
+        items[:] = in_shares(asked, kind, self.workers)
 
     @pytest.fixture
     def judged(self, request: pytest.FixtureRequest) -> Judged:

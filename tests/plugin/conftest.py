@@ -17,7 +17,7 @@ from humming_conformance.ledger import read_ledger
 from humming_conformance.problems import parse_case
 
 HERE = Path(__file__).parent
-SUITES = Path(humming_conformance.__file__).resolve().parents[1] / "suites"
+SUITES = Path(humming_conformance.__file__).resolve().parents[1] / "suites" / "numerics"
 #: Seconds after which a run is stuck; no passing test comes near.
 PATIENCE = 300
 
@@ -51,7 +51,7 @@ class Ran:
 
 
 class Suites:
-    """Starts ``pytest suites`` in a folder of its own, where no GPU is seen and the adapters of these tests are."""
+    """Starts ``pytest suites/numerics`` in a folder of its own, where no GPU is seen and the adapters of these tests are."""
 
     suites = SUITES
 

@@ -131,7 +131,22 @@ def test_the_default_ledger_and_k(suites):
 @pytest.mark.parametrize("workers", ["-n0", "-n1"])
 def test_the_suite_keeps_its_name_where_it_is_the_root(suites, workers):
     """Ids of items are relative to the root of the session, which may be the suite's own folder."""
-    root = suites.suites / "numerics"
+    root = suites.suites
     ran = suites.run(workers, "--rootdir", root, "-c", "/dev/null", root, kernels=["right"], tokens=[1])
     assert [verdict.suite for verdict in ran.ledger.verdicts] == ["numerics"]
     assert ran.code == 0, ran.output
+
+
+def test_all_suites_are_asked(suites):
+    """``pytest suites`` plans each suite that has something to ask, and accounts for all of them."""
+    everything = suites.suites.parent
+    shown = suites.run("--collect-only", "-q", everything, kernels=["right"], tokens=[1], ledger=None)
+    assert "test_numerics.py::test_output_keeps_the_contract[right:" in shown.output
+    assert "test_performance.py::test_speed_keeps_the_baseline[right:" in shown.output
+    assert "[nothing]" not in shown.output
+    ran = suites.run(everything, kernels=["right"], tokens=[1])
+    assert ran.code == 0
+    assert {(verdict.suite, verdict.outcome) for verdict in ran.ledger.verdicts} == {
+        ("numerics", "pass"),
+        ("performance", "not_run"),
+    }

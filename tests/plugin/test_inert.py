@@ -63,7 +63,7 @@ def test_unrelated_tests(tmp_path):
 
 def test_our_tests_collected_without_being_named(suites):
     """Where a folder above the suites is named, they refuse to run unaccounted, and say how to run them."""
-    ran = _pytest(suites.suites.parent, "--collect-only", ".", "--ignore=tests")
+    ran = _pytest(suites.suites.parents[1], "--collect-only", ".", "--ignore=tests")
     assert ran.returncode != 0
     assert "name the suites on the command line: pytest suites" in ran.stdout
 

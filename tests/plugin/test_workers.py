@@ -68,6 +68,6 @@ def workers(monkeypatch, found, cores, gigabytes, tool=""):
 def test_where_the_plugin_takes_part(suites, argument, named):
     """Our suites are named by a path to or below them, or by their dotted name, and by nothing else."""
     config = SimpleNamespace(
-        args=[argument.format(suites=suites.suites)], invocation_params=SimpleNamespace(dir=suites.folder)
+        args=[argument.format(suites=suites.suites.parent)], invocation_params=SimpleNamespace(dir=suites.folder)
     )
     assert pytest_plugin._names_our_suites(config) is named
