@@ -178,7 +178,6 @@ class _Conformance:
             **({"baselines": Path(option.conformance_baselines)} if option.conformance_baselines else {}),
         )
         self._config = config
-        self.root = config.rootpath
         self.command = config.invocation_params.args
         #: What the ledger was begun with; None until then.
         self.planned: list[Planned] | None = None
@@ -191,7 +190,7 @@ class _Conformance:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """One item for each subject of the suite's plan, where a test asks for the fixture ``judged``."""
         if "judged" in metafunc.fixturenames:
-            suite = metafunc.definition.path.parent.name
+            suite = _suite_of(metafunc.definition.nodeid)
             subjects = [str(planned.subject) for planned in self.run.tasks if planned.suite == suite]
             metafunc.parametrize("judged", subjects or [_NOTHING], ids=subjects or [_NOTHING], indirect=True)
 
@@ -214,7 +213,7 @@ class _Conformance:
         from humming_conformance.protocols import Subject
         from humming_conformance.report import junit_properties
 
-        planned = Planned(self._suite_of(request.node.nodeid), Subject.parse(request.param))
+        planned = Planned(_suite_of(request.node.nodeid), Subject.parse(request.param))
         verdict = self.run.settle(planned, self.worker)
         request.node.user_properties += junit_properties(verdict)
         return Judged(verdict)
@@ -255,7 +254,7 @@ class _Conformance:
         subject = _subject_of(nodeid)
         if subject is None:
             return None
-        planned = Planned(self._suite_of(nodeid), subject)
+        planned = Planned(_suite_of(nodeid), subject)
         return planned if planned in self.run.tasks else None
 
     def _tell(self, line: str) -> None:
@@ -263,10 +262,6 @@ class _Conformance:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             reporter.write_line(line)
-
-    def _suite_of(self, nodeid: str) -> str:
-        """The suite of an item: the folder that its file is in, which may be the root of the session."""
-        return (self.root / nodeid.split("::", maxsplit=1)[0]).parent.name
 
     # Workers.
 
@@ -322,6 +317,11 @@ class _Conformance:
             width=width,
         ):
             terminalreporter.write_line(line)
+
+
+def _suite_of(nodeid: str) -> str:
+    """The suite of an item, after which its file is named: the folder may be the root of the session."""
+    return Path(nodeid.split("::", maxsplit=1)[0]).stem.removeprefix("test_")
 
 
 def _subject_of(nodeid: str) -> Subject | None:

@@ -51,7 +51,7 @@ class Ran:
 
 
 class Suites:
-    """Starts ``pytest suites/numerics`` in a folder of its own, where no GPU is seen and the adapters of these tests are."""
+    """Starts ``pytest suites/numerics`` in a folder of its own: no GPU is seen, and these tests' adapters are there."""
 
     suites = SUITES
 
