@@ -22,8 +22,8 @@ _NAMES: dict[str, dict[str, str]] = {
 }
 #: The part of a name that says which 16-bit format is multiplied; fp16 has none.
 _BF16 = re.compile(r"BF16")
-#: Of each block's shared memory the system keeps so much on sm_90 and newer; the compiler counts it among a kernel's own,
-#: the limit of a block leaves it out (CUDA C++ Programming Guide, technical specifications).
+#: Of each block's shared memory the system keeps so much on sm_90 and newer; the compiler counts it among a kernel's
+#: own, the limit of a block leaves it out (CUDA C++ Programming Guide, technical specifications).
 RESERVED_SHARED, RESERVED_SINCE = 1024, 90
 #: Registers of a thread that an instruction can name.
 MOST_REGISTERS = 255
