@@ -13,6 +13,7 @@ from humming_conformance.campaign.plan import PlanError, RunOptions, make_plan
 from humming_conformance.campaign.run import INPUT_ERRORS
 from humming_conformance.cli_baseline import add_baseline
 from humming_conformance.cli_routes import add_routes
+from humming_conformance.cli_vllm import add_vllm
 from humming_conformance.execution import parse_library_request
 from humming_conformance.ledger import LedgerError, read_ledger
 from humming_conformance.protocols import Subject, Verdict
@@ -78,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add_baseline(commands)
     add_routes(commands)
+    add_vllm(commands)
 
     for command in (plan, repro):
         command.add_argument("--kernel", action="append", default=[], help="name or package.module:attribute (repeat)")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from humming_conformance.campaign.kernels import KernelReference, find_kernels
-from humming_conformance.campaign.plan import RunOptions, Task, _check_libraries, _library
+from humming_conformance.campaign.plan import RunOptions, Task, check_libraries, library_of
 from humming_conformance.devices import Device, load_profile, recorded_profiles
 from humming_conformance.problems import Case, parse_case
 from humming_conformance.problems.tiers import load_tier
@@ -24,10 +24,10 @@ def plan_on_profiles(options: RunOptions, suite: str, offers: Callable[[Kernel],
         TierError, KernelError, CaseIdError, LibraryError: what they name can't be used.
     """
     references = [found for found in find_kernels(options.kernels) if offers(found.kernel)]
-    _check_libraries(options.libraries, tuple(references))
+    check_libraries(options.libraries, tuple(references))
     plan = []
     for reference in references:
-        build, missing = _library(reference, options.libraries)
+        build, missing = library_of(reference, options.libraries)
         library = reference.kernel.library
         request = options.libraries.get(library.module, "") if library else ""
         listed = load_tier(options.tier, reference.kernel.name, suite)

@@ -69,14 +69,14 @@ def make_plan(options: RunOptions, suite: str = "numerics") -> tuple[Task, ...]:
         TierError, KernelError, CaseIdError, LibraryError: what they name can't be used.
     """
     references = find_kernels(options.kernels)
-    _check_libraries(options.libraries, references)
+    check_libraries(options.libraries, references)
     devices = _chosen_devices(options.devices)
     names = [reference.kernel.name for reference in references]
     listed = {name: load_tier(options.tier, name, suite) for name in names}
     given = [parse_case(case_id, chain(*listed.values())) for case_id in dict.fromkeys(options.cases)]
     plan: list[Task] = []
     for reference in references:
-        build, missing = _library(reference, options.libraries)
+        build, missing = library_of(reference, options.libraries)
         library = reference.kernel.library
         request = options.libraries.get(library.module, "") if library else ""
         for device, tier in _places(reference, devices, options):
@@ -168,7 +168,12 @@ def _older_devices(reference: KernelReference, devices: tuple[Device, ...]) -> l
     return list(found.values())
 
 
-def _library(reference: KernelReference, requests: Mapping[str, str]) -> tuple[LibraryBuild | None, Support | None]:
+def library_of(reference: KernelReference, requests: Mapping[str, str]) -> tuple[LibraryBuild | None, Support | None]:
+    """The build of a kernel's library that is asked for, and what is missing where there is none.
+
+    Raises:
+        LibraryError: a build that was asked for can't be used.
+    """
     library = reference.kernel.library
     if library is None:
         return None, None
@@ -181,7 +186,8 @@ def _library(reference: KernelReference, requests: Mapping[str, str]) -> tuple[L
         return None, Support("absent", f"{library.distribution} is not installed", str(error))
 
 
-def _check_libraries(requests: Mapping[str, str], references: tuple[KernelReference, ...]) -> None:
+def check_libraries(requests: Mapping[str, str], references: tuple[KernelReference, ...]) -> None:
+    """Raise PlanError for a library that belongs to no kernel of the run."""
     modules = {reference.kernel.library.module for reference in references if reference.kernel.library}
     for name in requests:
         if name not in modules:

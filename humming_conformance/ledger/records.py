@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 
 from humming_conformance.protocols import Outcome, Subject, Verdict
 
-SUITES = ("numerics", "routing", "codegen", "performance", "issues")
+SUITES = ("numerics", "routing", "codegen", "vllm", "performance", "issues")
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 

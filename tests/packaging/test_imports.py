@@ -17,8 +17,11 @@ PACKAGE = ROOT / "humming_conformance"
 HEAVY = {"torch", "triton", "humming", "vllm"}
 TORCH_TWIN = PACKAGE / "problems" / "torch_arrays.py"  # the operand generator on the device
 KERNEL_PROCESS = {
-    PACKAGE / "execution" / name
-    for name in ("build_case.py", "calls.py", "guarded.py", "run_case.py", "select_cases.py")
+    PACKAGE / name
+    for name in (
+        *(f"execution/{name}.py" for name in ("build_case", "calls", "guarded", "run_case", "select_cases")),
+        *(f"measure/{name}.py" for name in ("roofs", "round", "timing")),
+    )
 }  # run nowhere else
 
 
