@@ -24,9 +24,10 @@ from typing import Any, Self
 
 from humming_conformance.campaign.environment import source_hash
 from humming_conformance.campaign.judge import jit_folder, process_spec
-from humming_conformance.campaign.plan import Task
+from humming_conformance.campaign.plan import Task, share_of
 from humming_conformance.campaign.settle import NOT_RUN
 from humming_conformance.execution import ExecutionError, ProcessPool, TaskRaised, TimeLimit
+from humming_conformance.execution.capacity import parallel_processes
 from humming_conformance.execution.marks import mark
 from humming_conformance.ledger import FailedBuild
 from humming_conformance.protocols import BuildsAhead, Subject
@@ -79,11 +80,15 @@ class _Unit:
     subjects: list[Subject] = field(default_factory=list)
 
 
+def _on_its_share(task: Task, number: int) -> Task:
+    return replace(task, device=share_of(task.device, number))
+
+
 def build_ahead(
     tasks: Sequence[Task],
-    place: Callable[[Task, int], Task],
+    place: Callable[[Task, int], Task] = _on_its_share,
     *,
-    processes: int,
+    processes: int | None = None,
     time_limit: float,
     tell: Callable[[str], None],
 ) -> BuildSummary:
@@ -93,7 +98,7 @@ def build_ahead(
         tasks: of the plan; only those count that are supported and whose adapter is a
             :class:`~humming_conformance.protocols.BuildsAhead` with a JIT folder.
         place: a task as the process of that number is to do it: on which of equal GPUs.
-        processes: kernel processes at a time, at most.
+        processes: kernel processes at a time, at most; as many as the machine carries where none is given.
         time_limit: seconds for finding or building one unit.
         tell: takes lines of progress, none if there is nothing to build.
 
@@ -109,7 +114,7 @@ def build_ahead(
     units: dict[tuple[str, Path | None, str], _Unit] = {}
     failed: list[FailedBuild] = []
     built = lost = 0
-    with _Crew(min(processes, len(marks)), place, time_limit) as crew:
+    with _Crew(min(processes or parallel_processes(), len(marks)), place, time_limit) as crew:
         for count, (task, found) in enumerate(crew.find(marks, tools), 1):
             progress(f"finding kernels: {count} of {len(marks)} cases")
             if found is None:

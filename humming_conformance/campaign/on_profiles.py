@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
 
+from humming_conformance.campaign.judge import process_spec
 from humming_conformance.campaign.kernels import KernelReference, find_kernels
 from humming_conformance.campaign.plan import RunOptions, Task, check_libraries, library_of
-from humming_conformance.devices import Device, load_profile, recorded_profiles
+from humming_conformance.devices import Device, DeviceProfile, load_profile, recorded_profiles
+from humming_conformance.execution import ProcessPool
 from humming_conformance.problems import Case, parse_case
 from humming_conformance.problems.tiers import load_tier
 from humming_conformance.protocols import Kernel, Subject, Support
@@ -53,3 +57,25 @@ def recorded_devices(names: tuple[str, ...] = ()) -> tuple[Device, ...]:
 def claims_on(reference: KernelReference, case: Case, device: Device) -> Support:
     """The adapter's answer for a case on a device of the profile's kind, if one were here."""
     return reference.kernel.support(case, Device(name=device.name, kind="cuda", sm=device.sm))
+
+
+def ask_library(
+    pool: ProcessPool, task: Task, profile: DeviceProfile, asked: Sequence[tuple[str, Case]], time_limit: float
+) -> list[Any]:
+    """What a task's library answers about cases on a recorded device, as ``execution.select_cases.ask`` does.
+
+    Raises:
+        ExecutionError: the process gave no answer.
+    """
+    # One process for all devices: each call answers in a child of it.
+    spec = replace(process_spec(task, launches=False), name=f"{task.kernel.kernel.name} asked")
+    reply = pool.call(
+        spec,
+        "humming_conformance.execution.select_cases:ask",
+        timeout=time_limit,
+        kernel=task.kernel.reference,
+        profile=asdict(profile),
+        questions=[(what, case.id) for what, case in asked],
+    )
+    answers: list[Any] = reply.value["answers"]
+    return answers

@@ -11,7 +11,6 @@ from humming_conformance.campaign.build_ahead import build_ahead
 from humming_conformance.campaign.performance import Campaign
 from humming_conformance.campaign.plan import RunOptions, Task, share_of
 from humming_conformance.campaign.questions import QUESTIONS, Setting
-from humming_conformance.execution.capacity import parallel_processes
 
 CASES = Path(__file__).parent / "cases.txt"
 DELAYED = {0.03: "tests.performance_power.delayed:by_30", 0.05: "tests.performance_power.delayed:by_50"}
@@ -36,13 +35,7 @@ def collect(
     if not tasks:
         raise SystemExit("nothing can be timed here: a CUDA device and humming-kernels are needed")
     plain = [task for task in tasks if task.subject.kernel == "humming"]
-    build_ahead(
-        plain,
-        lambda task, number: replace(task, device=share_of(task.device, number)),
-        processes=parallel_processes(),
-        time_limit=300.0,
-        tell=say,
-    )
+    build_ahead(plain, time_limit=300.0, tell=say)
     campaign = Campaign(folder / "timings.jsonl", say, budget)
     campaign.measure(tasks, range(processes), "the fixed cases")
     for lost in campaign.lost:

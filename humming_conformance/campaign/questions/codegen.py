@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
-from humming_conformance.campaign.judge import process_spec
-from humming_conformance.campaign.on_profiles import claims_on, plan_on_profiles
+from humming_conformance.campaign.on_profiles import ask_library, claims_on, plan_on_profiles
 from humming_conformance.campaign.plan import Task
 from humming_conformance.campaign.questions.question import Question
 from humming_conformance.devices import load_profile
@@ -32,7 +30,9 @@ class CodegenQuestion(Question):
         return tuple(map(_supported, plan))
 
     def judge(self, task: Task) -> Verdict:
-        selected, source = self._ask(task)
+        profile = load_profile(task.device.name)
+        asked = [("production", task.case), ("source", task.case)]
+        selected, source = ask_library(self.pool, task, profile, asked, self.setting.time_limit)
         selection = Selection.from_json(selected)
         if selection.refusal is not None or selection.route is None or "refused" in source:
             reason = f"the library names no kernel here: {selection.refusal or source}; suites/routing judges that"
@@ -43,20 +43,7 @@ class CodegenQuestion(Question):
             state_folder() / "static",
             self.setting.time_limit,
         )
-        return judge_codegen(task.subject, CodegenEvidence(selection.route, load_profile(task.device.name), compiled))
-
-    def _ask(self, task: Task) -> tuple[dict[str, Any], dict[str, Any]]:
-        spec = replace(process_spec(task, launches=False), name=f"{task.kernel.kernel.name} asked")
-        reply = self.pool.call(
-            spec,
-            "humming_conformance.execution.select_cases:ask",
-            timeout=self.setting.time_limit,
-            kernel=task.kernel.reference,
-            profile=asdict(load_profile(task.device.name)),
-            questions=[("production", task.case.id), ("source", task.case.id)],
-        )
-        selected, source = reply.value["answers"]
-        return selected, source
+        return judge_codegen(task.subject, CodegenEvidence(selection.route, profile, compiled))
 
 
 def _supported(task: Task) -> Task:

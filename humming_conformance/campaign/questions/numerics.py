@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 from humming_conformance.campaign.build_ahead import build_ahead
 from humming_conformance.campaign.judge import Judge, has_guard_pages, under_sanitizer
-from humming_conformance.campaign.plan import Task, make_plan, share_of
+from humming_conformance.campaign.plan import Task, make_plan
 from humming_conformance.campaign.questions.question import Question
-from humming_conformance.execution.capacity import parallel_processes
 from humming_conformance.ledger import read_failed_builds, write_failed_builds
 from humming_conformance.protocols import Verdict
 
@@ -33,13 +31,7 @@ class NumericsQuestion(Question):
     def prepare(self, tasks: Sequence[Task], tell: Callable[[str], None]) -> list[str]:
         folder = self.setting.folder
         write_failed_builds(folder, ())  # an earlier run's
-        built = build_ahead(
-            tasks,
-            lambda task, number: replace(task, device=share_of(task.device, number)),
-            processes=parallel_processes(),
-            time_limit=self.setting.time_limit,
-            tell=tell,
-        )
+        built = build_ahead(tasks, time_limit=self.setting.time_limit, tell=tell)
         write_failed_builds(folder, built.failed)
         return built.lines
 

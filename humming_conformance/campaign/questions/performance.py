@@ -15,7 +15,6 @@ from humming_conformance.campaign.build_ahead import build_ahead
 from humming_conformance.campaign.performance import ROUNDS, SPENT, SUSPECT_ROUNDS, Campaign
 from humming_conformance.campaign.plan import Task, make_plan, share_of
 from humming_conformance.campaign.questions.question import Question
-from humming_conformance.execution.capacity import parallel_processes
 from humming_conformance.problems import Case, parse_case
 from humming_conformance.problems.tiers import listed_kernels
 from humming_conformance.protocols import Outcome, Ruling, Support, Verdict
@@ -52,13 +51,7 @@ class PerformanceQuestion(Question):
         tasks = [replace(task, device=share_of(task.device, 0)) for task in tasks if task.support.answer == "yes"]
         if not tasks:
             return []
-        built = build_ahead(
-            tasks,
-            lambda task, number: replace(task, device=share_of(task.device, number)),
-            processes=parallel_processes(),
-            time_limit=self.setting.time_limit,
-            tell=tell,
-        )
+        built = build_ahead(tasks, time_limit=self.setting.time_limit, tell=tell)
         campaign = Campaign(self._path(TIMINGS), tell)
         campaign.measure(tasks, range(ROUNDS), "all cases")
         suspects = [task for task in tasks if self._suspect(task)]

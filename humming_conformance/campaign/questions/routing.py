@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from math import lcm
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from humming_conformance.campaign.judge import process_spec
-from humming_conformance.campaign.on_profiles import claims_on, plan_on_profiles
+from humming_conformance.campaign.on_profiles import ask_library, claims_on, plan_on_profiles
 from humming_conformance.campaign.plan import Task
 from humming_conformance.campaign.questions.question import Question
 from humming_conformance.campaign.routes import read_layer
@@ -90,18 +89,7 @@ class RoutingQuestion(Question):
         return Selection.from_json(self._ask(task, profile, [("production", task.case)])[0])
 
     def _ask(self, task: Task, profile: DeviceProfile, asked: list[tuple[str, Case]]) -> list[Any]:
-        # One process for all devices: each call answers in a child of it.
-        spec = replace(process_spec(task, launches=False), name=f"{task.kernel.kernel.name} asked")
-        reply = self.pool.call(
-            spec,
-            "humming_conformance.execution.select_cases:ask",
-            timeout=self.setting.time_limit,
-            kernel=task.kernel.reference,
-            profile=asdict(profile),
-            questions=[(what, case.id) for what, case in asked],
-        )
-        answers: list[Any] = reply.value["answers"]
-        return answers
+        return ask_library(self.pool, task, profile, asked, self.setting.time_limit)
 
 
 def _earlier(task: Task, accepted: str) -> bool:
