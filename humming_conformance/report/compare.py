@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from humming_conformance.protocols import Subject, Verdict
+from humming_conformance.report.margins import damaged
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,9 @@ def compare_ledgers(first: Sequence[Verdict], second: Sequence[Verdict]) -> Ledg
     """Compare numerics verdicts by outcome, number of wrong elements and the outcome of every rule.
 
     Of several verdicts on one subject the last counts. Verdicts of other suites are left out.
+
+    Raises:
+        LedgerError: a margin that is no number; names the subject.
     """
     before, after = _by_subject(first), _by_subject(second)
     both = [subject for subject in before if subject in after]
@@ -88,4 +92,7 @@ def _differences(before: Verdict, after: Verdict) -> Iterator[str]:
 
 
 def _margin(verdict: Verdict) -> float:
-    return float(verdict.evidence.get("margin", math.nan))
+    try:
+        return float(verdict.evidence.get("margin", math.nan))
+    except (TypeError, ValueError) as error:
+        raise damaged(verdict, error) from error

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from humming_conformance.ledger import LedgerError
 from humming_conformance.problems import Case, parse_case
 from humming_conformance.protocols import Verdict
 
@@ -42,6 +43,10 @@ def margin_lines(verdicts: Sequence[Verdict], *, by_regime: bool = False) -> lis
     regime. Its contract is what all contracts of the row say; ``output`` stands there for the output format. A margin
     is a case's largest error over its bound; before rounding, without the output's
     rounding in either. Cases judged by equality have none and are counted apart.
+
+    Raises:
+        LedgerError: evidence that no judge of numerics writes; names the subject.
+        CaseIdError: a subject's case is none.
     """
     head = (*_HEAD, "regime", *_TAIL) if by_regime else (*_HEAD, *_TAIL)
     groups: dict[tuple[str, ...], _Group] = {}
@@ -50,15 +55,28 @@ def margin_lines(verdicts: Sequence[Verdict], *, by_regime: bool = False) -> lis
         if verdict.outcome != "pass" or "margin" not in evidence:
             continue
         case = parse_case(verdict.subject.case_id)
-        key = (verdict.subject.heading, str(evidence["route"]["path"]), _weights(case), _activations(case))
+        try:
+            path, contract, exact = str(evidence["route"]["path"]), str(evidence["contract"]), evidence["exact"]
+            margins = float(evidence["margin"]), float(evidence["margin_before_rounding"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise damaged(verdict, error) from error
+        key = (verdict.subject.heading, path, _weights(case), _activations(case))
         group = groups.setdefault((*key, case.regime) if by_regime else key, _Group())
-        group.contracts.append(_arithmetic(str(evidence["contract"]), case.output))
-        if not evidence["exact"]:
-            group.margins.append((float(evidence["margin"]), float(evidence["margin_before_rounding"])))
+        group.contracts.append(_arithmetic(contract, case.output))
+        if not exact:
+            group.margins.append(margins)
     if not groups:
         return []
     rows = [[*key, *group.cells()] for key, group in sorted(groups.items())]
     return [_line(head), "|" + "---|" * len(head), *map(_line, rows)]
+
+
+def damaged(verdict: Verdict, error: Exception) -> LedgerError:
+    """What to raise where a verdict's evidence lacks a number, or holds something else in its place."""
+    return LedgerError(
+        f"{verdict.subject}: its evidence in the ledger is damaged ({type(error).__name__}: {error}); "
+        "restore the ledger, or judge again in a new folder with --ledger"
+    )
 
 
 def _arithmetic(contract: str, output: str) -> list[str]:

@@ -125,6 +125,28 @@ def test_ledgers_without_what_is_asked_for(folder, capsys):
         assert told.out == ""
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"margin": "wide"}, "could not convert string to float: 'wide'"),
+        ({"margin": None}, "TypeError"),
+        ({"margin_before_rounding": []}, "TypeError"),
+        ({"route": "wgmma"}, "TypeError"),
+        ({"route": {}}, "KeyError: 'path'"),
+    ],
+)
+def test_ledgers_with_damaged_evidence(folder, capsys, change, words):
+    """Evidence that no judge writes is bad input of the command that needs it, and its subject named."""
+    written(folder / "a", Verdict(SUBJECT, "numerics", "pass", evidence=MEASURED))
+    written(folder / "b", Verdict(SUBJECT, "numerics", "pass", evidence=MEASURED | change))
+    for arguments in [["margins", "b"], *([["compare", "a", "b"]] if "margin" in change else [])]:
+        assert cli.main(arguments) == 2
+        told = capsys.readouterr()
+        assert f"{SUBJECT}: its evidence in the ledger is damaged" in told.err
+        assert words in told.err
+        assert told.out == ""
+
+
 def test_repro(folder, capsys):
     """A subject is judged again, and the script that is written runs by itself and finds the same."""
     assert cli.main(["repro", str(SUBJECT), "--output", "again.py"]) == 0
