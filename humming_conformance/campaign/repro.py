@@ -126,7 +126,7 @@ def script(task: Task, operands: Operands, verdict: Verdict) -> str:
     source = getattr(task.kernel.kernel, "reproduction", None)
     return _FRAME.format(
         subject=task.subject,
-        told=verdict.message or f"{verdict.outcome}: {verdict.reason or 'nothing wrong here'}",
+        told=_in_docstring(verdict.message or f"{verdict.outcome}: {verdict.reason or 'nothing wrong here'}"),
         weight=case.weight.element,
         scale=case.weight.scale_format,
         activation=case.activation.element,
@@ -134,6 +134,11 @@ def script(task: Task, operands: Operands, verdict: Verdict) -> str:
         source=source(case, verdict.evidence.get("route"), task.device) if source else _through_us(task, launch),
         promise=promise,
     )
+
+
+def _in_docstring(text: str) -> str:
+    """A text as Python reads it back between triple quotes: compilers and tracebacks print whatever they like."""
+    return text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"').replace("\0", "\\x00")
 
 
 def _right_values(case: Case, operands: Operands, verdict: Verdict) -> tuple[Values, Values, str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -195,6 +196,34 @@ def test_repro_of_a_failure(folder, monkeypatch, capsys):
     first, second = done.stdout.splitlines()
     assert first == "1 of 16 elements are wrong"
     assert second.startswith("  [1, 3] got 1000, right: ")
+
+
+RAISING = r"""
+from humming_conformance.kernels.qdq import Qdq
+
+
+class Raising(Qdq):
+    name = "raising"
+    device_kinds = ("cpu",)
+
+    def run(self, state, launch, buffer):
+        raise RuntimeError('C:\\xmm: \\"\"\" is no token, nor is \0' '1')
+
+
+kernel = Raising()
+"""
+
+
+def test_repro_of_an_error(folder, monkeypatch, capsys):
+    """What a library printed stands in the script as it is, whatever it would mean in Python."""
+    (folder / "raising.py").write_text(RAISING)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(folder)])
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    assert cli.main(["repro", f"raising:{CASE}:cpu", "--kernel", "raising:kernel", "--output", "again.py"]) == 1
+    told = ast.get_docstring(ast.parse((folder / "again.py").read_text()), clean=False)
+    assert told is not None
+    assert 'RuntimeError: C:\\xmm: \\""" is no token, nor is \x001' in told
+    assert told.partition("\n\n")[2].rstrip() in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
