@@ -37,6 +37,8 @@ def spot_check(case: Case, operands: Operands, contract: Contract, checked: Refe
         own_error = 8 * 2.0**-53 * math.fsum(np.abs(terms))
         allowed = float(checked.error[launch, i, j]) + own_error
         difference = abs(math.fsum(terms) - expected)
+        if math.isnan(difference):
+            return math.inf
         if difference:
             worst = max(worst, difference / allowed if allowed else math.inf)
     return worst

@@ -220,6 +220,16 @@ def test_spot_check_sees_a_wrong_reference() -> None:
     assert spot_check(case, operands, Contract("bf16"), wrong) > 1
 
 
+def test_spot_check_sees_a_reference_that_swallowed_a_nan() -> None:
+    """A finite result of a sum that holds a NaN fails the spot check, though no number is compared greater."""
+    case = parse_case("dense-w_int4.g32.bf16-a_bf16-m1.n8.k64-nonfinite")
+    operands = build_operands(case)
+    result = reference(case, operands, Contract("bf16"))
+    assert np.isnan(result.product).all()
+    wrong = replace(result, product=np.zeros_like(result.product), error=np.ones_like(result.error))
+    assert spot_check(case, operands, Contract("bf16"), wrong) > 1
+
+
 @pytest.mark.parametrize("case_id", SCHEMES)
 def test_products_are_the_references(case_id: str) -> None:
     """What equality and the quality floor judge by is the reference without the bound's sums."""
