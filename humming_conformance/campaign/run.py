@@ -115,6 +115,9 @@ class Run:
     ) -> None:
         if not 0 < time_limit < float("inf"):
             raise PlanError(f"--time-limit {time_limit:g}: give a number of seconds above 0")
+        if sanitize and not any(QUESTIONS[suite].sanitizes for suite in suites):
+            able = ", ".join(f"suites/{suite}" for suite, question in QUESTIONS.items() if question.sanitizes)
+            raise PlanError(f"--sanitize {sanitize!r}: only {able} launches kernels under it; name it, or leave it out")
         self.options = options
         self.folder = folder
         self._resumed = resumed

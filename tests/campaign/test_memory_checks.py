@@ -157,6 +157,12 @@ def test_an_unknown_tool_is_bad_input(task):
         under_sanitizer(task, "valgrind")
 
 
+def test_suites_that_have_no_use_for_a_tool(tmp_path):
+    """Where no suite launches anything under it, a tool is refused instead of written into the ledger's head."""
+    with pytest.raises(PlanError, match=r"--sanitize 'memchek': only suites/numerics launches kernels under it"):
+        Run(RunOptions(), tmp_path / "ledger", suites=("routing", "performance"), sanitize="memchek")
+
+
 def test_a_sanitized_run_is_another_run(checker, task, tmp_path):
     """The head names tool and version, and a ledger is resumed under the same tool only."""
     checker(CLEAN)

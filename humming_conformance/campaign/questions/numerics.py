@@ -18,6 +18,7 @@ class NumericsQuestion(Question):
     """Judges outputs of launches against the exact reference; compiles what is to be launched ahead."""
 
     suite = "numerics"
+    sanitizes = True
 
     def plan(self) -> tuple[Task, ...]:
         plan = make_plan(self.setting.options)

@@ -50,6 +50,8 @@ class Question(ABC):
 
     #: Name of the suite, and of its folder below ``suites/``.
     suite: ClassVar[str]
+    #: Whether its kernels are launched under ``--sanitize``.
+    sanitizes: ClassVar[bool] = False
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
