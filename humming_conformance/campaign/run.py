@@ -17,6 +17,7 @@ from humming_conformance.campaign.kernels import KernelError
 from humming_conformance.campaign.plan import PlanError, RunOptions, Task, share_of
 from humming_conformance.campaign.questions import BASELINES, QUESTIONS, Question, Setting
 from humming_conformance.campaign.settle import TIME_LIMIT, target_of
+from humming_conformance.devices import ProfileError
 from humming_conformance.execution import LibraryError
 from humming_conformance.ledger import (
     ExitStatus,
@@ -51,6 +52,7 @@ INPUT_ERRORS = (
     LedgerError,
     LibraryError,
     PlanError,
+    ProfileError,
     RequirementError,
     TierError,
     WaiverError,

@@ -72,13 +72,13 @@ def load_profile(name: str, folder: Path = PROFILES) -> DeviceProfile:
     """
     path = folder / f"{name}.json"
     try:
-        stored = json.loads(path.read_text())
+        stored = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         names = recorded_profiles(folder)
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ProfileError(f"device profile {name!r} is not recorded; there are {', '.join(names)}{hint}") from None
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # no JSON, or no UTF-8
         raise ProfileError(f"device profile {path}: no JSON ({error}); restore the file") from error
     schema = stored.pop("schema", None) if isinstance(stored, dict) else None
     if schema != SCHEMA:

@@ -51,13 +51,14 @@ def test_an_unknown_profile_is_named():
     [
         ({"schema": 2}, "schema is 2; this version reads 1"),
         ({"sm_cuont": 40}, "sm_cuont missing or unknown"),
-        (None, "no JSON"),
+        (b"{", "no JSON"),
+        (b"\xff", "no JSON"),
     ],
 )
 def test_a_damaged_profile_is_named(tmp_path, change, told):
     """Another schema, a misspelt field and a file that is no JSON are errors that name the file."""
     stored = json.loads((PROFILES / "t4.json").read_text())
     path = tmp_path / "t4.json"
-    path.write_text("{" if change is None else json.dumps(stored | change))
+    path.write_bytes(change if isinstance(change, bytes) else json.dumps(stored | change).encode())
     with pytest.raises(ProfileError, match=f"t4.json: .*{told}"):
         load_profile("t4", tmp_path)

@@ -7,6 +7,9 @@ import os
 
 import pytest
 
+from humming_conformance.devices import load_profile
+from humming_conformance.pytest_plugin import _usage_errors
+
 RIGHT = "--kernel=kernels_for_tests:right"
 
 
@@ -122,6 +125,13 @@ def test_an_index_that_cannot_be_reached(suites):
     assert first.startswith("ERROR: library humming=0.0.999: pip could not install humming-kernels==0.0.999; correct")
     assert any("No matching distribution" in line for line in words)
     assert "Traceback" not in ran.output
+
+
+def test_a_damaged_profile(tmp_path):
+    """A recorded device that can't be read ends the run as an option does."""
+    (tmp_path / "t4.json").write_text("{")
+    with pytest.raises(pytest.UsageError, match=r"t4\.json: no JSON"), _usage_errors():
+        load_profile("t4", tmp_path)
 
 
 def test_bad_input_with_workers(suites):
