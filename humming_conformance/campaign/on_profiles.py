@@ -3,14 +3,22 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from humming_conformance.campaign.judge import process_spec
 from humming_conformance.campaign.kernels import KernelReference, find_kernels
-from humming_conformance.campaign.plan import RunOptions, Task, check_libraries, library_of
-from humming_conformance.devices import Device, DeviceProfile, load_profile, recorded_profiles
+from humming_conformance.campaign.plan import PlanError, RunOptions, Task, check_libraries, library_of
+from humming_conformance.devices import (
+    Device,
+    DeviceProfile,
+    detect_devices,
+    load_profile,
+    pretended_devices,
+    recorded_profiles,
+)
 from humming_conformance.execution import ProcessPool
 from humming_conformance.problems import Case, parse_case
 from humming_conformance.problems.tiers import load_tier
@@ -21,7 +29,7 @@ def plan_on_profiles(options: RunOptions, suite: str, offers: Callable[[Kernel],
     """Every subject of a suite: each kernel that ``offers`` what is asked, each recorded device, each case of the tier.
 
     A case that a kernel doesn't claim is planned too: how it is refused is judged. With none of the kernels asked for,
-    or of the devices, the plan is empty.
+    or with devices of this machine alone, the plan is empty.
 
     Raises:
         PlanError: an unknown device or library.
@@ -46,10 +54,24 @@ def plan_on_profiles(options: RunOptions, suite: str, offers: Callable[[Kernel],
 
 
 def recorded_devices(names: tuple[str, ...] = ()) -> tuple[Device, ...]:
-    """The recorded devices, or those of them that are named, in alphabetical order."""
+    """The recorded devices, or those of them that are named, in alphabetical order.
+
+    A device of this machine may be named too: other suites of a run are asked about it.
+
+    Raises:
+        PlanError: a name is of neither.
+        ProfileError: a profile is damaged.
+    """
+    recorded, here = recorded_profiles(), detect_devices()
+    known = {*recorded, *(device.name for device in (*here, *pretended_devices(here)))}
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, recorded, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise PlanError(f"device {name!r} is not recorded; there are {', '.join(recorded)}{hint}")
     return tuple(
         Device(name=name, kind="profile", present=False, sm=load_profile(name).sm)
-        for name in recorded_profiles()
+        for name in recorded
         if not names or name in names
     )
 

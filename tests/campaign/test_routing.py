@@ -136,3 +136,10 @@ def test_devices_are_chosen_by_name():
     """All, or those that are named, in alphabetical order."""
     assert [device.name for device in recorded_devices(("t4", "a100"))] == ["a100", "t4"]
     assert len(recorded_devices()) == len(recorded_profiles())
+    assert recorded_devices(("cpu",)) == ()
+
+
+def test_a_misspelt_device_is_no_empty_plan(reference, tmp_path):
+    """The text lists the recorded ones, and the nearest."""
+    with pytest.raises(PlanError, match=r"'a1o0' is not recorded; there are a10, .*; did you mean a10"):
+        question(reference, tmp_path, devices=("t4", "a1o0")).plan()
