@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -69,7 +68,7 @@ def ask(
         try:
             done = subprocess.run(
                 [environment.python, probe, folder / "queries.json", folder / "answers.json"],
-                env=_variables(environment, profile),
+                env=environment.variables(profile.sm, profile.product),
                 capture_output=True,
                 text=True,
                 timeout=LIMIT,
@@ -116,18 +115,4 @@ def _arguments(bits: int, element: str, group: int | None) -> dict[str, Any]:
         "symmetric": True,
         "strategy": "channel" if group is None else "group",
         **({} if group is None else {"group_size": group}),
-    }
-
-
-def _variables(environment: Environment, profile: DeviceProfile) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    return {
-        **kept,
-        "CUDA_VISIBLE_DEVICES": "",
-        "LD_LIBRARY_PATH": ":".join(map(str, environment.libraries)),
-        "VLLM_PLUGINS": "recorded",
-        "VLLM_NO_USAGE_STATS": "1",
-        "HUMMING_DISABLE_PARALLEL_BUILD": "1",
-        "CONFORMANCE_SM": str(profile.sm),
-        "CONFORMANCE_PRODUCT": profile.product,
     }

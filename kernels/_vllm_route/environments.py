@@ -3,11 +3,13 @@
 
 ``requirements/VERSION.txt`` pins the packages. They are installed without their dependencies, which would bring a CUDA
 build of torch. vLLM's compiled files load over stubs of the driver and of torch's CUDA libraries, whose functions are
-bound when they are first called, and none is: selection only asks what they were compiled for.
+bound when they are first called, and none is: selection only asks what they were compiled for. ``inside/check.py`` is
+run before an environment counts as built.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -21,6 +23,7 @@ from pathlib import Path
 
 REQUIREMENTS = Path(__file__).parent / "requirements"
 _INSIDE = Path(__file__).parent / "inside"
+_PLATFORM = ("recorded_platform.py", "recorded_platform_class.py")
 #: Answers the driver's questions about a device by the environment's variable; everything else is never asked.
 _DRIVER = """
 #include <stdlib.h>
@@ -59,6 +62,20 @@ class Environment:
     python: Path
     libraries: tuple[Path, ...]
 
+    def variables(self, sm: int, product: str) -> dict[str, str]:
+        """What a process of it sees: a device of a compute capability (90) and a product's name, and no real one."""
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+        return {
+            **kept,
+            "CUDA_VISIBLE_DEVICES": "",
+            "LD_LIBRARY_PATH": ":".join(map(str, self.libraries)),
+            "VLLM_PLUGINS": "recorded",
+            "VLLM_NO_USAGE_STATS": "1",
+            "HUMMING_DISABLE_PARALLEL_BUILD": "1",
+            "CONFORMANCE_SM": str(sm),
+            "CONFORMANCE_PRODUCT": product,
+        }
+
 
 def supported_versions() -> tuple[str, ...]:
     """The vLLM versions that have a requirements file, oldest first."""
@@ -66,11 +83,17 @@ def supported_versions() -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: tuple(map(int, name.split(".")))))
 
 
+def default_versions() -> tuple[str, ...]:
+    """The first and the last of them."""
+    versions = supported_versions()
+    return (versions[0], versions[-1])
+
+
 def find_environment(version: str, root: Path) -> Environment:
     """The environment of a version among those below ``root``.
 
     Raises:
-        EnvironmentMissingError: it isn't built.
+        EnvironmentMissingError: it isn't built, or not from the requirements of today.
     """
     folder = root / version
     if not (folder / "built.json").exists():
@@ -78,11 +101,16 @@ def find_environment(version: str, root: Path) -> Environment:
             f"the environment of vLLM {version} isn't built", f"humming-conformance vllm build {version}"
         )
     stored = json.loads((folder / "built.json").read_text(encoding="utf-8"))
+    if stored.get("contents") != _contents(version):
+        raise EnvironmentMissingError(
+            f"the environment of vLLM {version} was built from other requirements",
+            f"humming-conformance vllm build {version}",
+        )
     return Environment(version, folder / "bin" / "python", (folder / "stubs", Path(stored["cudart"])))
 
 
 def build_environment(version: str, root: Path) -> Environment:
-    """Build the environment of a version below ``root``, or find it built; takes about a minute and 1.3 GB.
+    """Build the environment of a version below ``root``, or find it built; takes about 40 s and 1.3 GB.
 
     Raises:
         EnvironmentMissingError: no such version, or a tool or package is missing; what was begun is removed.
@@ -92,11 +120,12 @@ def build_environment(version: str, root: Path) -> Environment:
         raise EnvironmentMissingError(
             f"vLLM {version} has no requirements file", f"name one of {', '.join(supported_versions())}"
         )
-    folder = root / version
-    if (folder / "built.json").exists():
+    try:
         return find_environment(version, root)
+    except EnvironmentMissingError:
+        folder = root / version
     started = time.monotonic()
-    shutil.rmtree(folder, ignore_errors=True)  # left by a build that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # left by a build that was killed, or of other requirements
     try:
         cudart, shared = _cudart(), _shared_packages()
         venv.create(folder, with_pip=True)
@@ -105,7 +134,14 @@ def build_environment(version: str, root: Path) -> Environment:
         _run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps", "-r", str(requirements)])
         _add_platform(packages)
         _add_stubs(folder / "stubs")
-        built = {"seconds": round(time.monotonic() - started), "python": sys.version.split()[0], "cudart": str(cudart)}
+        made = Environment(version, folder / "bin" / "python", (folder / "stubs", cudart))
+        _run([str(made.python), str(_INSIDE / "check.py")], made.variables(90, "NVIDIA H100"))
+        built = {
+            "seconds": round(time.monotonic() - started),
+            "python": sys.version.split()[0],
+            "cudart": str(cudart),
+            "contents": _contents(version),
+        }
         (folder / "built.tmp").write_text(json.dumps(built), encoding="utf-8")
         (folder / "built.tmp").replace(folder / "built.json")
     except BaseException:
@@ -114,9 +150,15 @@ def build_environment(version: str, root: Path) -> Environment:
     return find_environment(version, root)
 
 
+def _contents(version: str) -> str:
+    """A digest of what an environment is made of: its requirements, and what is copied into it."""
+    files = [REQUIREMENTS / f"{version}.txt", *(_INSIDE / name for name in _PLATFORM)]
+    return hashlib.sha256(b"".join([*(file.read_bytes() for file in files), _DRIVER.encode()])).hexdigest()
+
+
 def _add_platform(packages: Path) -> None:
     """Let vLLM find the recorded platform through its own entry point for platforms."""
-    for name in ("recorded_platform.py", "recorded_platform_class.py"):
+    for name in _PLATFORM:
         shutil.copy(_INSIDE / name, packages / name)
     about = packages / "recorded_platform-1.dist-info"
     about.mkdir()
@@ -160,11 +202,11 @@ def _shared_packages() -> Path:
     return Path(spec.origin).parents[1]
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _run(command: list[str], variables: dict[str, str] | None = None) -> None:
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise EnvironmentMissingError(
             f"{Path(command[0]).name} failed ({done.returncode}): {said[-1] if said else 'no output'}",
-            "see that pip can install the packages of the requirements file",
+            "see that pip can install the packages of the requirements file, and that the file names all of them",
         )

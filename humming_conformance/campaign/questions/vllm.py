@@ -21,6 +21,7 @@ from humming_conformance.execution import state_folder
 from humming_conformance.kernels._vllm_route.asking import AskingError, ask, checkpoint
 from humming_conformance.kernels._vllm_route.environments import (
     EnvironmentMissingError,
+    default_versions,
     find_environment,
     supported_versions,
 )
@@ -53,9 +54,12 @@ class VllmQuestion(Question):
     def plan(self) -> tuple[Task, ...]:
         options = self.setting.options
         tasks = []
+        usual = supported_versions() if options.tier == "full" else default_versions()
         for version in supported_versions():
             name = f"vllm_{version.replace('.', '_')}"
-            if options.kernels and name not in options.kernels and "vllm" not in options.kernels:
+            if version not in usual and name not in options.kernels:
+                continue
+            if options.kernels and not {name, "vllm"} & set(options.kernels):
                 continue
             support = _support(version)
             selection: Any = VllmSelection(name, version)

@@ -22,6 +22,8 @@ from humming_conformance.kernels._vllm_route.environments import (
 from humming_conformance.problems import parse_case
 from humming_conformance.problems.tiers import load_tier
 
+#: Layers in which no vLLM has a known fault, whatever its number.
+NOT_WAIVED = ("dense-w_int4.g128.bf16-a_bf16-m1.n96.k128-random", "dense-w_int4.g32.bf16-a_bf16-m1.n96.k128-random")
 #: Answers as the probe does, without vLLM: humming is honoured, all else gets CUTLASS.
 FAKE_PYTHON = """#!/bin/sh
 exec {python} - "$2" "$3" <<'END'
@@ -75,8 +77,11 @@ def test_a_missing_environment_says_how_to_build_it(state, capsys):
     with pytest.raises(EnvironmentMissingError, match=r"vLLM 0\.33\.0 isn't built") as error:
         find_environment("0.33.0", state / "vllm")
     assert error.value.mend == "humming-conformance vllm build 0.33.0"
+    (state / "vllm" / "0.33.0" / "built.json").write_text(json.dumps({"cudart": "/nowhere", "contents": "older"}))
+    with pytest.raises(EnvironmentMissingError, match=r"vLLM 0\.33\.0 was built from other requirements"):
+        find_environment("0.33.0", state / "vllm")
     assert main(["vllm", "build", "9.9.9"]) == 2
-    assert "vLLM 9.9.9 has no requirements file; name one of 0.29.0, 0.33.0" in capsys.readouterr().err
+    assert "vLLM 9.9.9 has no requirements file; name one of 0.29.0, 0.31.0, 0.32.0, 0.33.0" in capsys.readouterr().err
 
 
 def test_a_build_that_fails_leaves_nothing(state, monkeypatch):
@@ -111,15 +116,17 @@ def test_a_whole_run(state, tmp_path):
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").write_text(FAKE_PYTHON.format(python=sys.executable))
     (folder / "bin" / "python").chmod(0o755)
-    (folder / "built.json").write_text(json.dumps({"cudart": "/nowhere"}))
-    run = Run(RunOptions("smoke", ("vllm_0_33_0",), ("h100", "t4")), tmp_path / "ledger", suites=("vllm",))
+    built = {"cudart": "/nowhere", "contents": environments._contents("0.33.0")}
+    (folder / "built.json").write_text(json.dumps(built))
+    options = RunOptions("smoke", ("vllm_0_33_0",), ("h100", "t4"), NOT_WAIVED)
+    run = Run(options, tmp_path / "ledger", suites=("vllm",))
     planned = list(run.tasks)
     run.begin(planned, ["test"])
     told = []
     run.prepare(planned, told.append)
     verdicts = [run.settle(item, "main") for item in planned]
     run.close()
-    assert sorted(told) == [f"vLLM 0.33.0 asked about 4 layers on {device}" for device in ("h100", "t4")]
+    assert sorted(told) == [f"vLLM 0.33.0 asked about 2 layers on {device}" for device in ("h100", "t4")]
     assert {verdict.outcome for verdict in verdicts} == {"fail"}
     assert {verdict.reason for verdict in verdicts} == {
         "a request is honoured: without a word, marlin got CUTLASS, triton got CUTLASS"
