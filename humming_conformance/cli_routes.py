@@ -10,7 +10,7 @@ from typing import Any
 
 from humming_conformance.campaign.plan import PlanError
 from humming_conformance.campaign.routes import compare_routes, diff_releases, explain_route, record_routes
-from humming_conformance.devices import DeviceProfile, ProfileError
+from humming_conformance.devices import DeviceProfile
 from humming_conformance.devices.profiles import PROFILES
 from humming_conformance.devices.record import record_profile
 from humming_conformance.execution import ExecutionError, KernelProcess, ProcessSpec, TaskRaised, parse_library_request
@@ -63,7 +63,7 @@ def _told(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Na
     def run(options: argparse.Namespace) -> int:
         try:
             return command(options)
-        except (ProfileError, RoutesError) as error:
+        except RoutesError as error:
             raise PlanError(str(error)) from error
         except TaskRaised as error:
             raise PlanError(error.message) from error
